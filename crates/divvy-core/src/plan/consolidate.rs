@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Place;
 use super::fair::{Fair, Victim};
 use super::place;
-use super::reclaim::{self, Candidate, Candidates, Claim, Cost, Steps};
+use super::reclaim::{self, Candidate, Candidates, Claim, Cost, Next, Steps};
 use super::resize;
 use super::settle::held_by;
 use super::share::{Amounts, Closed};
@@ -283,7 +283,7 @@ fn nodes(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> 
     let mut steps = Steps::new(fair.trial, claim, movable);
     let one = claim.spec.gang.tasks() == 1;
     let (mut ways, mut before): (Vec<Vec<usize>>, Vec<usize>) = (Vec::new(), Vec::new());
-    while let Some(step) = steps.next(fair.trial, movable) {
+    while let Next::Step(step) = steps.next(fair.trial, movable) {
         let mut way = if one { Vec::new() } else { before.clone() };
         let more: Vec<usize> = step.stop.into_iter().filter(|index| !way.contains(index)).collect();
         way.extend(more);

@@ -3,6 +3,7 @@
 //! (reclaim). Of the sets that would do, a small one that loses little work is taken; none goes unless the job gets a place by it (L8).
 
 mod clear;
+mod gather;
 mod line;
 mod might;
 mod reach;
@@ -17,8 +18,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-pub(super) use clear::{Step, Steps};
-use line::Runs;
+pub(super) use clear::{Next, Step, Steps};
+use gather::{candidates, look_further, next_step};
 pub(super) use line::{Candidates, Party};
 use might::others_lend;
 pub(super) use might::{may_take_juniors, may_take_of_own, might_displace, might_take, might_take_own};
@@ -31,19 +32,16 @@ pub(super) use strangers::Strangers;
 use super::consolidate;
 use super::fair::{Fair, Victim};
 use super::leaving;
-use super::order;
-use super::past::{Short, Worst};
+use super::past::Short;
 use super::place;
 use super::reserve::Leaves;
 use super::resize::Unit;
-use super::share::{self, ANY, Amounts, Shares};
-use super::starve;
+use super::share::{ANY, Amounts, Shares};
 use super::trial::Trial;
 use super::victims;
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::Placement;
 use crate::model::job::{Cause, JobSpec};
-use crate::model::policy::{Policy, WithinQueue};
 use crate::reason::Reason;
 use crate::snapshot::{OrderKey, RunView};
 use crate::state::State;
@@ -290,8 +288,10 @@ fn make_room<'a>(
     late: &mut BTreeSet<JobId>,
 ) -> Option<Vec<Placement>> {
     let candidates = &mut candidates(fair, claim);
-    if candidates.is_empty() {
-        return None;
+    while candidates.is_empty() {
+        if !look_further(fair, claim, candidates, &[]) {
+            return None;
+        }
     }
     let mark = fair.trial.mark();
     let ending = leaving::let_go(fair);
@@ -300,11 +300,13 @@ fn make_room<'a>(
     let mut steps = Steps::new(fair.trial, claim, candidates);
     let mut looked = 0;
     let may_move = !claim.own_alone && fair.budget.has_any();
-    if !may_move && steps.are_in_vain(fair.trial, candidates) {
-        fair.trial.roll_back_to(mark);
-        return None;
+    while !may_move && steps.are_in_vain(fair.trial, candidates) {
+        if !look_further(fair, claim, candidates, &[]) {
+            fair.trial.roll_back_to(mark);
+            return None;
+        }
     }
-    while let Some(Step { stop, slots }) = steps.next(fair.trial, candidates) {
+    while let Some(Step { stop, slots }) = next_step(fair, claim, candidates, (&mut steps, &released.order)) {
         released.release(fair, claim, candidates, &stop);
         let mut is_more = looked < released.order.len() || stop.is_empty();
         loop {
@@ -313,6 +315,8 @@ fn make_room<'a>(
                 match served(fair, claim, (candidates, &released)) {
                     Served::Not => {}
                     Served::Kept => {
+                        // Which jobs are spared is to be known of all.
+                        while look_further(fair, claim, candidates, &[]) {}
                         fair.trial.roll_back_to(mark);
                         return None;
                     }
@@ -370,116 +374,6 @@ fn victim<'a>(candidate: &Candidate<'a>, (state, claim): (&State, &Claim)) -> Vi
     let (job, queue, live) = (candidate.job, &candidate.view.queue, candidate.live.to_vec());
     let (whole, by, grows) = (candidate.within.is_none(), claim.job, claim.part.is_some());
     Victim { job, queue, live, whole, by, grows, cause }
-}
-
-/// Returns the priority up to which jobs of a queue might give way for the claim.
-fn up_to(
-    fair: &Fair,
-    claim: &Claim,
-    (rules, reach): (&Rules, Reach),
-    (queue, place): (&str, usize),
-) -> Option<i32> {
-    if claim.starves && queue == claim.spec.stand() {
-        return Some(i32::MAX);
-    }
-    if queue != claim.spec.stand() {
-        let (own, other) = fair.shares.part(claim.queue, place)?;
-        let queue = &fair.shares.queues[place];
-        let lends_to = |reach: Reach, index: usize| {
-            let Some(least) = queue.least(index) else { return false };
-            victims::lends(&fair.shares, (claim.queue, place), (own, other, index), (reach, least, true))
-        };
-        // Where each job of the queue has devices, none goes unless it may go for devices.
-        let is_of_devices = claim.asked[ANY] > 0 && queue.least(ANY).is_some_and(|least| least > 0);
-        let lends = |reach: Reach| match is_of_devices {
-            true => lends_to(reach, ANY),
-            false => share::at_stake(&claim.asked).any(|index| lends_to(reach, index)),
-        };
-        let anyone = lends(reach.without_priority()).then_some(i32::MAX);
-        return anyone.or_else(|| reach.lower.filter(|_| lends(reach)));
-    }
-    let may = rules.within_queue != WithinQueue::Never;
-    match claim.place.filter(|_| may) {
-        Some(place) if might::anyone_behind(fair, claim.spec, place) => Some(claim.spec.priority),
-        _ => rules.juniors_up_to(claim.spec.priority),
-    }
-}
-
-/// All jobs, and parts of jobs, that might give way.
-fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
-    let (state, now) = (fair.trial.state, fair.now);
-    let spent = fair.spent();
-    let rules = Rules::of(state, claim.spec);
-    let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
-    let reach = claim
-        .siblings_first
-        .map_or(reach, |right| reach.at_last(right, fair.shares.upwards(claim.queue).count()));
-    let all = claim.starves || claim.strangers || claim.siblings_first.is_some();
-    let own_alone = claim.own_alone || !all && !others_lend(fair, claim, (&rules, reach));
-    let parties = fair.parties.get_or_init(|| Party::all(fair));
-    let parties = if own_alone { Party::of(claim.spec.stand(), parties) } else { parties };
-    let mut found = Vec::new();
-    for party in parties {
-        let place = (party.queue, party.place);
-        let own = party.queue == claim.spec.stand();
-        let up_to = || up_to(fair, claim, (&rules, reach), place);
-        let most = if claim.strangers { Some(i32::MAX) } else { up_to() };
-        let Some(most) = most else { continue };
-        let may = |job: JobId, view: &RunView| match own {
-            _ if claim.strangers && !strangers::of(fair, claim).contains(&job) => false,
-            _ if claim.starves => starve::may_take(state, job),
-            true => claim.own && rules.within(claim, (job, view), (&state.policy, now)),
-            false => !claim.own_alone && rules.across(claim, view) && !view.is_young(now),
-        };
-        // The priority of the sibling in whose subtree it runs.
-        let sibling = fair.shares.part(claim.queue, party.place);
-        let queue_priority = sibling.map_or(0, |(_, other)| fair.shares.queues[other].priority);
-        let runs = party.runs(fair).iter().take_while(|run| run.view.priority <= most);
-        let is_safe =
-            |run: &Runs| claim.leaves_in_peace((own, run.view), (state, now)) || spent.contains(&run.job);
-        let mut worst = Worst::default();
-        for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run)) {
-            let (live, draws) = run.left(fair);
-            let right = rules::borrow_evicts(state, run.view.queue.path());
-            let mut short = |draws: &Amounts| {
-                // A queue that takes nothing by what is due would not come back for it.
-                let sibling = sibling.filter(|_| right.due);
-                let short =
-                    sibling.map(|(_, other)| fair.shares.short((party.place, other), (draws, &claim.asked)));
-                worst.with(run.view.priority, short.unwrap_or_default())
-            };
-            let cost = Cost {
-                later: claim.goes_later(run.job),
-                // A job that starves takes from its own queue first: others keep what they have if that will do.
-                own: own != claim.starves,
-                queue_priority,
-                short: short(&draws),
-                priority: run.view.priority,
-                goes: Goes::Job,
-                in_peace: run.view.is_cooling(now),
-                stands: stands(claim, (own, run), (&state.policy, now)),
-                lost_milli_ms: lost_by_stopping(run.view, now),
-                milli: run.view.milli,
-                drawn: draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount)),
-            };
-            let (job, view, queue) = (run.job, run.view, party.place);
-            let goes_before = !own && right.goes_before(run.view.priority, claim.spec.priority);
-            let (within, needs) = (None, Vec::new());
-            let whole = Candidate { job, view, queue, live, draws, cost, within, needs, goes_before };
-            let may_stop = |candidate: &Candidate| may_stop(&fair.shares, claim, candidate, reach);
-            match view.elastic {
-                true => found.extend(victims::parts_of(fair, whole, short, may_stop)),
-                false => found.extend(Some(whole).filter(may_stop)),
-            }
-        }
-    }
-    Candidates::new(found)
-}
-
-/// What the order compares first of a job that goes by it: its level, say. No other job is last by it.
-fn stands(claim: &Claim, (own, run): (bool, &Runs), (policy, now): (&Policy, Time)) -> Reverse<i64> {
-    let by_order = own && claim.place.is_some() && run.view.priority == claim.spec.priority;
-    Reverse(if by_order { order::of_runner(policy, run.job, run.view, now).first } else { i64::MAX })
 }
 
 /// What a restart costs a job beside its work: half a minute of its devices.

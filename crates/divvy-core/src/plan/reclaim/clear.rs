@@ -29,9 +29,19 @@ pub(in crate::plan) struct Step {
     pub(in crate::plan) slots: bool,
 }
 
+/// What comes next.
+pub(in crate::plan) enum Next {
+    Step(Step),
+    /// Which candidate is the next is known only once further queues have been looked at.
+    LookFurther,
+    End,
+}
+
 /// The order in which candidates are tried.
 pub(in crate::plan) struct Steps<'a> {
     clearings: Option<Clearings<'a>>,
+    /// The clearings where all tasks must lie in one of these domains: they are put in order once all are known.
+    unsorted: Option<(Clearings<'a>, Vec<Scope>)>,
     /// The clearings in another order than by their cost alone.
     sorted: std::vec::IntoIter<(Clearing, usize)>,
     /// How many more tasks may lie where, if they are to be spread.
@@ -55,17 +65,12 @@ impl<'a> Steps<'a> {
         let (domains, tasks) = (topology::required_domains(trial, gang), gang.tasks());
         let mut clearings =
             ask.map(|ask| Clearings::new(trial, (ask, tasks), (claim.spec, gang.required_roles())));
-        let mut sorted = Vec::new();
-        if !domains.is_empty()
-            && let Some(mut clearings) = clearings.take()
-        {
-            let all = std::iter::from_fn(|| clearings.next(trial, candidates)).collect();
-            sorted = by_domain(all, &domains, tasks);
-        }
+        let in_domains = if domains.is_empty() { None } else { clearings.take() };
+        let unsorted = in_domains.map(|clearings| (clearings, domains));
         let one_way = |role: &Role| claim.part.is_none() && role.ask.alternatives.len() == 1;
         let alike = clearings.is_some() && matches!(gang, Group::Role(role) if one_way(role));
-        let (sorted, rooms) = (sorted.into_iter(), Rooms::of(gang));
-        Self { clearings, sorted, rooms, tasks, slots: 0, alike, next: 0 }
+        let (sorted, rooms) = (Vec::new().into_iter(), Rooms::of(gang));
+        Self { clearings, unsorted, sorted, rooms, tasks, slots: 0, alike, next: 0 }
     }
 
     /// Whether no nodes would have enough devices for its tasks, whichever jobs went: seen without counting any as gone.
@@ -91,27 +96,44 @@ impl<'a> Steps<'a> {
         slots < self.tasks
     }
 
-    pub(in crate::plan) fn next(&mut self, trial: &Trial, candidates: &mut Candidates) -> Option<Step> {
+    pub(in crate::plan) fn next(&mut self, trial: &Trial, candidates: &mut Candidates) -> Next {
+        if self.unsorted.is_some() && candidates.has_unseen() {
+            return Next::LookFurther;
+        }
+        if let Some((mut clearings, domains)) = self.unsorted.take() {
+            let all = std::iter::from_fn(|| clearings.next(trial, candidates)).collect();
+            self.sorted = by_domain(all, &domains, self.tasks).into_iter();
+        }
         loop {
             let cheapest = self.clearings.as_mut().and_then(|clearings| clearings.next(trial, candidates));
+            if cheapest.is_none() && self.clearings.is_some() && candidates.is_next_open() {
+                return Next::LookFurther;
+            }
             let Some((clearing, place)) = cheapest.or_else(|| self.sorted.next()) else { break };
             // On a node that may take no more of its tasks, no job is stopped.
             let slots = self.rooms.take(&trial.capacity().nodes[place], clearing.slots);
             if slots > 0 {
                 self.slots += slots;
-                return Some(Step { stop: clearing.stop, slots: self.slots >= self.tasks });
+                return Next::Step(Step { stop: clearing.stop, slots: self.slots >= self.tasks });
             }
         }
         let index = self.next;
-        if !candidates.reach(index) {
-            return None;
+        if candidates.is_open(index) {
+            return Next::LookFurther;
         }
-        self.next += 1;
+        if !candidates.reach(index) {
+            return Next::End;
+        }
         // A claim that fits after few stops is found after few; the number of looks grows with the logarithm
         // of their number. Where no node would have enough devices, whichever jobs went, there is no look.
         let may_fit = !self.alike || self.slots >= self.tasks;
-        let looks = may_fit && (index < 8 || (index + 1).is_power_of_two() || !candidates.reach(index + 1));
-        Some(Step { stop: vec![index], slots: looks })
+        let looks = may_fit && (index < 8 || (index + 1).is_power_of_two());
+        if may_fit && !looks && candidates.is_open(index + 1) {
+            return Next::LookFurther;
+        }
+        self.next += 1;
+        let looks = looks || may_fit && !candidates.reach(index + 1);
+        Next::Step(Step { stop: vec![index], slots: looks })
     }
 }
 
@@ -180,7 +202,7 @@ impl<'a> Clearings<'a> {
         self.found.push(Some(clearing));
     }
 
-    /// Returns the cheapest clearing. What later candidates can clear costs at least as much as each of these alone.
+    /// Returns the cheapest clearing, as far as it is known which one is. What later candidates can clear costs at least as much as each of these alone.
     fn next(&mut self, trial: &Trial, candidates: &mut Candidates) -> Option<(Clearing, usize)> {
         loop {
             let best = self.ready.peek().map(|Reverse((cost, ..))| *cost);
@@ -190,6 +212,7 @@ impl<'a> Clearings<'a> {
                     let Reverse((_, place, index)) = self.ready.pop()?;
                     return Some((self.found[index].take()?, place));
                 }
+                _ if candidates.is_next_open() => return None,
                 _ => self.stop_next(trial, candidates),
             }
         }

@@ -4,9 +4,12 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
+use super::gather::Unseen;
 use super::{Candidate, Cost};
 use crate::id::{AllocationId, JobId};
+use crate::model::queue::user_at;
 use crate::plan::fair::Fair;
 use crate::plan::share::Amounts;
 use crate::plan::victims;
@@ -21,6 +24,8 @@ pub(in crate::plan) struct Candidates<'a> {
     order: Vec<usize>,
     /// How many of these were taken one after the other.
     taken: usize,
+    /// Queues of which none of the jobs is among them yet.
+    unseen: Unseen,
 }
 
 /// Of equals the job submitted last goes first; then by index.
@@ -37,13 +42,39 @@ impl<'a> Candidates<'a> {
         }
         let entry = |(place, it): (usize, &Candidate)| Reverse((it.cost, Reverse(it.job), place));
         let rest: Vec<_> = all.iter().enumerate().map(entry).collect();
-        Self { all, rest: rest.into(), order: Vec::new(), taken: 0 }
+        Self { all, rest: rest.into(), order: Vec::new(), taken: 0, unseen: Unseen::default() }
+    }
+
+    /// Further jobs may come from these queues.
+    pub(super) fn with(self, unseen: Unseen) -> Self {
+        Self { unseen, ..self }
+    }
+
+    /// Takes the queues that have not been looked at.
+    pub(super) fn take_unseen(&mut self) -> Unseen {
+        std::mem::take(&mut self.unseen)
+    }
+
+    /// Adds candidates none of which goes before those that are in order already; these queues are left.
+    pub(super) fn add(&mut self, found: Vec<Candidate<'a>>, unseen: Unseen) {
+        let first = self.all.len();
+        let entry = |(place, it): (usize, &Candidate)| Reverse((it.cost, Reverse(it.job), first + place));
+        self.rest.extend(found.iter().enumerate().map(entry));
+        self.all.extend(found);
+        self.unseen = unseen;
+    }
+
+    /// Whether a queue must be looked at before it is known which candidate has this number in the order, or that there is none.
+    pub(super) fn is_open(&self, index: usize) -> bool {
+        let known = self.rest.peek().map(|Reverse((cost, ..))| *cost);
+        let least = self.unseen.least_cost();
+        self.order.len() <= index && least.is_some_and(|least| known.is_none_or(|known| least <= known))
     }
 
     /// For candidates that are in order already.
     pub(in crate::plan) fn in_order(all: Vec<Candidate<'a>>) -> Self {
         let order = (0..all.len()).collect();
-        Self { all, rest: BinaryHeap::new(), order, taken: 0 }
+        Self { all, rest: BinaryHeap::new(), order, taken: 0, unseen: Unseen::default() }
     }
 
     pub(in crate::plan) fn is_empty(&self) -> bool {
@@ -60,13 +91,13 @@ impl<'a> Candidates<'a> {
         &self.all[self.order[index]]
     }
 
-    /// Puts the candidates up to this index in order; returns whether there are so many.
+    /// Puts the candidates up to this index in order, as far as they are known; returns whether so many are.
     pub(super) fn reach(&mut self, index: usize) -> bool {
-        while self.order.len() <= index {
+        while self.order.len() <= index && !self.is_open(index) {
             let Some(Reverse((.., place))) = self.rest.pop() else { return false };
             self.order.push(place);
         }
-        true
+        self.order.len() > index
     }
 
     /// Starts taking from the first one again.
@@ -82,20 +113,42 @@ impl<'a> Candidates<'a> {
         })
     }
 
-    /// The cost of the one that is taken next.
+    /// Whether there are queues that have not been looked at.
+    pub(super) fn has_unseen(&self) -> bool {
+        !self.unseen.is_empty()
+    }
+
+    /// Whether a queue must be looked at before the next one is taken.
+    pub(super) fn is_next_open(&self) -> bool {
+        self.is_open(self.taken)
+    }
+
+    /// What the one that is taken next costs at least: where no queue must be looked at before, just that.
     pub(super) fn next_cost(&self) -> Option<Cost> {
-        match self.order.get(self.taken) {
-            Some(place) => Some(self.all[*place].cost),
-            None => self.rest.peek().map(|Reverse((cost, ..))| *cost),
+        if let Some(place) = self.order.get(self.taken) {
+            return Some(self.all[*place].cost);
         }
+        let known = self.rest.peek().map(|Reverse((cost, ..))| *cost);
+        known.into_iter().chain(self.unseen.least_cost()).min()
     }
 }
 
 /// A queue in which jobs run that might give way, and these jobs: the same for all claims of a cycle.
 pub(in crate::plan) struct Party<'a> {
     pub(super) queue: &'a str,
+    /// The path of the queue, or of the one that a user's seat is in.
+    pub(super) path: &'a str,
     pub(super) place: usize,
     runs: OnceCell<Vec<Runs<'a>>>,
+    least: OnceCell<Option<Least>>,
+}
+
+/// What is the least, in this order, that a job of a queue costs a claim of another queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Least {
+    pub(super) priority: i32,
+    pub(super) in_peace: bool,
+    pub(super) lost_milli_ms: i64,
 }
 
 /// A running job, and what it draws.
@@ -108,20 +161,44 @@ pub(super) struct Runs<'a> {
 
 impl<'a> Party<'a> {
     pub(super) fn all(fair: &Fair<'a, '_>) -> Vec<Self> {
-        let party = |queue: &'a str| Self { queue, place: fair.shares.place(queue), runs: OnceCell::new() };
+        let party = |queue: &'a str| Self {
+            queue,
+            path: user_at(queue).map_or(queue, |(path, _)| path),
+            place: fair.shares.place(queue),
+            runs: OnceCell::new(),
+            least: OnceCell::new(),
+        };
         fair.running.queues().map(party).collect()
     }
 
-    /// The party of one queue alone, if it has one. Parties are in the order of their queues.
-    pub(super) fn of<'p>(queue: &str, parties: &'p [Self]) -> &'p [Self] {
-        let place = parties.binary_search_by(|party| party.queue.cmp(queue));
-        place.map_or(&[], |place| &parties[place..=place])
+    /// The number of the party of one queue alone, if it has one. Parties are in the order of their queues.
+    pub(super) fn number_of(queue: &str, parties: &[Self]) -> Range<usize> {
+        let number = parties.binary_search_by(|party| party.queue.cmp(queue));
+        number.map_or(0..0, |number| number..number + 1)
     }
 
     /// Its jobs, the lowest priority first.
     pub(super) fn runs(&self, fair: &Fair<'a, '_>) -> &[Runs<'a>] {
         let run = |(job, view): (&JobId, &'a RunView)| Runs { job: *job, view, draws: OnceCell::new() };
         self.runs.get_or_init(|| fair.running.of_queue(self.queue).map(run).collect())
+    }
+
+    /// Whether any of them may go in parts.
+    pub(super) fn is_elastic(&self, fair: &Fair<'a, '_>) -> bool {
+        self.runs(fair).iter().any(|run| run.view.elastic)
+    }
+
+    /// The least that one of them costs another queue; `None` if others take none of them yet.
+    pub(super) fn least(&self, fair: &Fair<'a, '_>) -> Option<Least> {
+        let of = |view: &RunView| Least {
+            priority: view.priority,
+            in_peace: view.is_cooling(fair.now),
+            lost_milli_ms: super::lost_by_stopping(view, fair.now),
+        };
+        *self.least.get_or_init(|| {
+            let old = self.runs(fair).iter().filter(|run| !run.view.is_young(fair.now));
+            old.map(|run| of(run.view)).min()
+        })
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Scarce {
 struct Asked<'a> {
     models: Vec<&'a String>,
     /// The sets of them that jobs are bound to.
-    bits: BTreeMap<&'a Models, Bits>,
+    sets: BTreeSet<Bits>,
 }
 
 /// What jobs of a queue that can run on some models only hold or wait for, in thousandths of devices.
@@ -65,12 +65,8 @@ impl Shares {
         if sets.is_empty() {
             return;
         }
-        let held = snapshot.bound.iter().flat_map(|(path, held)| {
-            let place = self.place(path);
-            held.iter().map(move |(models, milli)| (place, models, *milli))
-        });
         let of = |(place, models, milli)| Some(Bound { place, models: asked.bits_of(models)?, milli });
-        let all: Vec<Bound> = held.chain(waits).filter_map(of).collect();
+        let all: Vec<Bound> = self.held_bound(snapshot).into_iter().chain(waits).filter_map(of).collect();
         sets.retain(|set| {
             let of_set = all.iter().filter(|bound| bound.models & !set == 0);
             asked.sum(*set, total) < of_set.map(|bound| bound.milli).fold(0, i64::saturating_add)
@@ -85,6 +81,19 @@ impl Shares {
             there[place] = sets.iter().map(|set| asked.sum(*set, own)).collect();
         }
         self.scarce = Some(Scarce { bound: self.bound_to(&sets, &all), sets, there });
+    }
+
+    /// What tasks hold, or are promised, that can run on some models only: by the place of their queue.
+    fn held_bound<'a>(&self, snapshot: &'a Snapshot) -> Vec<(usize, &'a Models, i64)> {
+        // Both are in the order of the paths.
+        let mut paths = self.paths().peekable();
+        let of = |(path, held): (&'a String, &'a BTreeMap<Models, i64>)| {
+            while paths.next_if(|(known, _)| *known < path.as_str()).is_some() {}
+            let known = paths.peek().filter(|(known, _)| *known == path);
+            let place = known.map_or_else(|| self.place(path), |(_, place)| *place);
+            held.iter().map(move |(models, milli)| (place, models, *milli))
+        };
+        snapshot.bound.iter().flat_map(of).collect()
     }
 
     /// What queues keep of a model for jobs of theirs that do not want it.
@@ -172,21 +181,24 @@ impl Shares {
 }
 
 impl<'a> Asked<'a> {
-    fn of(bound: impl Iterator<Item = &'a Models>) -> Self {
-        let bound: BTreeSet<&Models> = bound.collect();
-        let models: BTreeSet<&String> = bound.iter().copied().flatten().collect();
-        let models = models.into_iter().take(Bits::BITS as usize).collect();
-        let mut asked = Self { models, bits: BTreeMap::new() };
-        let bits = bound.into_iter().filter_map(|models| Some((models, asked.bits_of(models)?)));
-        asked.bits = bits.collect();
+    fn of(bound: impl Iterator<Item = &'a Models> + Clone) -> Self {
+        let mut models: Vec<&String> = Vec::new();
+        for model in bound.clone().flatten() {
+            if !models.contains(&model) && models.len() < Bits::BITS as usize {
+                models.push(model);
+            }
+        }
+        models.sort_unstable();
+        let mut asked = Self { models, sets: BTreeSet::new() };
+        let sets: BTreeSet<Bits> = bound.filter_map(|models| asked.bits_of(models)).collect();
+        asked.sets = sets;
         asked
     }
 
     /// The bits of models, if all of them are known.
     fn bits_of(&self, models: &Models) -> Option<Bits> {
         let bit = |model| Some(1 << self.models.iter().position(|known| *known == model)?);
-        let all = || models.iter().map(bit).try_fold(0, |bits, bit: Option<Bits>| Some(bits | bit?));
-        self.bits.get(models).copied().or_else(all)
+        models.iter().map(bit).try_fold(0, |bits, bit: Option<Bits>| Some(bits | bit?))
     }
 
     /// An amount of all models of a set.
@@ -197,7 +209,7 @@ impl<'a> Asked<'a> {
 
     /// The sets that are looked at, the small ones first.
     fn candidates(&self) -> Vec<Bits> {
-        let bound = || self.bits.values().copied();
+        let bound = || self.sets.iter().copied();
         let mut sets: BTreeSet<Bits> = match self.models.len() <= MOST_COMBINED {
             true => (1..1 << self.models.len()).collect(),
             false => bound().take(MOST_SETS - 1).collect(),

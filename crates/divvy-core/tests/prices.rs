@@ -81,17 +81,16 @@ fn who_used_what_is_cheap_goes_before_who_used_what_is_dear() {
         "{catch_up: 1h, prices: {h100: 4, l4: 1}}",
         scenario,
         expect![[r#"
-        place x n1:0+n1:1
-        place a1 n1:2+n1:3
-        place b1 n2:0+n2:1
-        place y n2:2+n2:3
-        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
-        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
-        stop x Reclaimed by b2
-        promise b2 n1:0+n1:1
-        ended x pending Reclaimed exit=0
-        place b2 n1:0+n1:1
-        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
-    "#]],
+            place x n1:0+n1:1
+            place a1 n1:2+n1:3
+            place b1 n2:0+n2:1
+            place y n2:2+n2:3
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            stop y Reclaimed by b2
+            promise b2 n2:2+n2:3
+            ended x completed Exit exit=0
+            place b2 n1:0+n1:1
+        "#]],
     );
 }

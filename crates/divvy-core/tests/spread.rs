@@ -258,8 +258,8 @@ fn room_is_made_where_tasks_may_lie() {
         submit g a 1 tasks=2 spread=1:rack
         plan",
         expect![[r#"
-            stop b2 Reclaimed by g
             stop b3 Reclaimed by g
+            stop b2 Reclaimed by g
             promise g n2:0 n3:0
         "#]],
     );

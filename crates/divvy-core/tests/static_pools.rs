@@ -184,8 +184,8 @@ fn a_node_that_goes_over_to_another_queue_takes_what_was_promised_there_back() {
         expect![[r#"
             place a n1:0
             place b n2:0
-            stop a Preempted by c
-            promise c n1:0
+            stop b Preempted by c
+            promise c n2:0
             wait DV-OTHER-NODES: the nodes that would do are kept for queue prod
         "#]],
     );

@@ -264,8 +264,8 @@ plan",
             place j2 n1:1
             place j4 n2:0
             place j5 n2:1
-            stop j2 Reclaimed by j7
-            promise j7 n1:1
+            stop j5 Reclaimed by j7
+            promise j7 n2:1
         "#]],
     );
 }

@@ -202,13 +202,16 @@ impl<'a> Clearings<'a> {
         self.found.push(Some(clearing));
     }
 
-    /// Returns the cheapest clearing, as far as it is known which one is. What later candidates can clear costs at least as much as each of these alone.
+    /// Returns the cheapest clearing, as far as it is known which one is. What later candidates can clear costs at least as much as each of
+    /// these alone. Of equals it is the first that is found, if the candidates come by their costs: many may cost the same.
     fn next(&mut self, trial: &Trial, candidates: &mut Candidates) -> Option<(Clearing, usize)> {
         loop {
             let best = self.ready.peek().map(|Reverse((cost, ..))| *cost);
             match (best, candidates.next_cost()) {
                 (None, None) => return None,
-                (Some(best), next) if next.is_none_or(|next| best < next) => {
+                (Some(best), next)
+                    if next.is_none_or(|next| best < next || best == next && candidates.by_cost()) =>
+                {
                     let Reverse((_, place, index)) = self.ready.pop()?;
                     return Some((self.found[index].take()?, place));
                 }

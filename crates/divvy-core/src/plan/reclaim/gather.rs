@@ -23,8 +23,9 @@ use crate::time::Time;
 /// The queues whose jobs have not been looked at yet.
 #[derive(Default)]
 pub(super) struct Unseen {
-    /// Each with what its jobs cost at least, its number among the parties, and the priority up to which its jobs might go.
-    queues: BinaryHeap<Reverse<(Cost, usize, i32)>>,
+    /// Each with what its jobs cost at least and which of them does, its number among the parties, and the priority up to which its
+    /// jobs might go.
+    queues: BinaryHeap<Reverse<(Cost, Reverse<JobId>, usize, i32)>>,
     terms: Option<Terms>,
     /// How many were looked at the last time; the next time it is twice as many.
     batch: usize,
@@ -43,9 +44,9 @@ impl Unseen {
         self.queues.is_empty()
     }
 
-    /// What the jobs there cost at least.
-    pub(super) fn least_cost(&self) -> Option<Cost> {
-        self.queues.peek().map(|Reverse((cost, ..))| *cost)
+    /// The least that any job there costs, and the job that might.
+    pub(super) fn least(&self) -> Option<(Cost, Reverse<JobId>)> {
+        self.queues.peek().map(|Reverse((cost, job, ..))| (*cost, *job))
     }
 }
 
@@ -75,8 +76,9 @@ pub(super) fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'
         let Some(most) = most else { continue };
         if at_once || party.queue == stand {
             found.extend(of_party(fair, claim, (&terms, party, most)));
-        } else if let Some(cost) = least_cost(fair, claim, party).filter(|cost| cost.priority <= most) {
-            queues.push(Reverse((cost, number, most)));
+        } else if let Some((cost, job)) = least(fair, claim, party).filter(|(cost, _)| cost.priority <= most)
+        {
+            queues.push(Reverse((cost, job, number, most)));
         }
     }
     Candidates::new(found).with(Unseen { queues: queues.into(), terms: Some(terms), batch: 0 })
@@ -116,7 +118,7 @@ pub(super) fn look_further<'a>(
     let mut found = Vec::new();
     if let Some((terms, parties)) = unseen.terms.as_ref().zip(fair.parties.get()) {
         for _ in 0..unseen.batch {
-            let Some(Reverse((_, number, most))) = unseen.queues.pop() else { break };
+            let Some(Reverse((.., number, most))) = unseen.queues.pop() else { break };
             found.extend(of_party(fair, claim, (terms, &parties[number], most)));
         }
     }
@@ -126,14 +128,14 @@ pub(super) fn look_further<'a>(
 }
 
 /// What each job of another queue costs at least, by what is known of the queue; `None` if none of them may go.
-fn least_cost<'a>(fair: &Fair<'a, '_>, claim: &Claim, party: &Party<'a>) -> Option<Cost> {
-    let Least { priority, in_peace, lost_milli_ms } = party.least(fair)?;
+fn least<'a>(fair: &Fair<'a, '_>, claim: &Claim, party: &Party<'a>) -> Option<(Cost, Reverse<JobId>)> {
+    let Least { priority, in_peace, lost_milli_ms, milli, drawn_milli, job } = party.least(fair)?;
     let (_, other) = fair.shares.part(claim.queue, party.place)?;
     let mut draws = Amounts::from_elem(0, claim.asked.len());
     draws[ANY] = fair.shares.queues[party.place].least(ANY)?;
     let right = rules::borrow_evicts(fair.trial.state, party.path);
     let short = || fair.shares.short((party.place, other), (&draws, &claim.asked));
-    Some(Cost {
+    let cost = Cost {
         later: false,
         own: false,
         queue_priority: fair.shares.queues[other].priority,
@@ -143,9 +145,11 @@ fn least_cost<'a>(fair: &Fair<'a, '_>, claim: &Claim, party: &Party<'a>) -> Opti
         in_peace,
         stands: Reverse(i64::MAX),
         lost_milli_ms,
-        milli: 0,
-        drawn: 0,
-    })
+        milli,
+        // Other resources come on top.
+        drawn: drawn_milli,
+    };
+    Some((cost, job))
 }
 
 /// The jobs, and parts of jobs, of one queue that might give way.

@@ -26,6 +26,8 @@ pub(in crate::plan) struct Candidates<'a> {
     taken: usize,
     /// Queues of which none of the jobs is among them yet.
     unseen: Unseen,
+    /// Whether they are in the order of their costs.
+    by_cost: bool,
 }
 
 /// Of equals the job submitted last goes first; then by index.
@@ -38,11 +40,11 @@ impl<'a> Candidates<'a> {
             let rank = |candidate: &Candidate| candidate.within.as_ref().map(|within| within.start);
             all.sort_by_key(|it| (it.cost, Reverse(it.job), Reverse(rank(it))));
             victims::tie(&mut all);
-            return Self::in_order(all);
+            return Self { by_cost: true, ..Self::in_order(all) };
         }
         let entry = |(place, it): (usize, &Candidate)| Reverse((it.cost, Reverse(it.job), place));
         let rest: Vec<_> = all.iter().enumerate().map(entry).collect();
-        Self { all, rest: rest.into(), order: Vec::new(), taken: 0, unseen: Unseen::default() }
+        Self { all, rest: rest.into(), order: Vec::new(), taken: 0, unseen: Unseen::default(), by_cost: true }
     }
 
     /// Further jobs may come from these queues.
@@ -66,15 +68,15 @@ impl<'a> Candidates<'a> {
 
     /// Whether a queue must be looked at before it is known which candidate has this number in the order, or that there is none.
     pub(super) fn is_open(&self, index: usize) -> bool {
-        let known = self.rest.peek().map(|Reverse((cost, ..))| *cost);
-        let least = self.unseen.least_cost();
-        self.order.len() <= index && least.is_some_and(|least| known.is_none_or(|known| least <= known))
+        let known = self.rest.peek().map(|Reverse((cost, job, _))| (*cost, *job));
+        let least = self.unseen.least();
+        self.order.len() <= index && least.is_some_and(|least| known.is_none_or(|known| least < known))
     }
 
     /// For candidates that are in order already.
     pub(in crate::plan) fn in_order(all: Vec<Candidate<'a>>) -> Self {
         let order = (0..all.len()).collect();
-        Self { all, rest: BinaryHeap::new(), order, taken: 0, unseen: Unseen::default() }
+        Self { all, rest: BinaryHeap::new(), order, taken: 0, unseen: Unseen::default(), by_cost: false }
     }
 
     pub(in crate::plan) fn is_empty(&self) -> bool {
@@ -113,6 +115,11 @@ impl<'a> Candidates<'a> {
         })
     }
 
+    /// Whether they are in the order of their costs.
+    pub(super) fn by_cost(&self) -> bool {
+        self.by_cost
+    }
+
     /// Whether there are queues that have not been looked at.
     pub(super) fn has_unseen(&self) -> bool {
         !self.unseen.is_empty()
@@ -129,7 +136,7 @@ impl<'a> Candidates<'a> {
             return Some(self.all[*place].cost);
         }
         let known = self.rest.peek().map(|Reverse((cost, ..))| *cost);
-        known.into_iter().chain(self.unseen.least_cost()).min()
+        known.into_iter().chain(self.unseen.least().map(|(cost, _)| cost)).min()
     }
 }
 
@@ -149,6 +156,10 @@ pub(super) struct Least {
     pub(super) priority: i32,
     pub(super) in_peace: bool,
     pub(super) lost_milli_ms: i64,
+    pub(super) milli: i64,
+    pub(super) drawn_milli: i64,
+    /// Of equals the job submitted last goes first.
+    pub(super) job: Reverse<JobId>,
 }
 
 /// A running job, and what it draws.
@@ -190,15 +201,17 @@ impl<'a> Party<'a> {
 
     /// The least that one of them costs another queue; `None` if others take none of them yet.
     pub(super) fn least(&self, fair: &Fair<'a, '_>) -> Option<Least> {
-        let of = |view: &RunView| Least {
+        let of = |Runs { job, view, .. }: &Runs| Least {
             priority: view.priority,
             in_peace: view.is_cooling(fair.now),
             lost_milli_ms: super::lost_by_stopping(view, fair.now),
+            milli: view.milli,
+            drawn_milli: view.spots.iter().map(|spot| spot.milli).sum(),
+            job: Reverse(*job),
         };
-        *self.least.get_or_init(|| {
-            let old = self.runs(fair).iter().filter(|run| !run.view.is_young(fair.now));
-            old.map(|run| of(run.view)).min()
-        })
+        *self
+            .least
+            .get_or_init(|| self.runs(fair).iter().filter(|run| !run.view.is_young(fair.now)).map(of).min())
     }
 }
 

@@ -23,12 +23,21 @@ use crate::time::Time;
 /// The queues whose jobs have not been looked at yet.
 #[derive(Default)]
 pub(super) struct Unseen {
-    /// Each with what its jobs cost at least and which of them does, its number among the parties, and the priority up to which its
-    /// jobs might go.
-    queues: BinaryHeap<Reverse<(Cost, Reverse<JobId>, usize, i32)>>,
+    queues: BinaryHeap<Reverse<Hidden>>,
     terms: Option<Terms>,
     /// How many were looked at the last time; the next time it is twice as many.
     batch: usize,
+}
+
+/// A queue that has not been looked at.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Hidden {
+    /// The least that any of its jobs costs, and the job that might.
+    least: (Cost, Reverse<JobId>),
+    /// Its number among the parties.
+    number: usize,
+    /// The priority up to which its jobs might go.
+    most: i32,
 }
 
 /// What decides who might give way, as things stood before any job was counted as gone.
@@ -46,7 +55,7 @@ impl Unseen {
 
     /// The least that any job there costs, and the job that might.
     pub(super) fn least(&self) -> Option<(Cost, Reverse<JobId>)> {
-        self.queues.peek().map(|Reverse((cost, job, ..))| (*cost, *job))
+        self.queues.peek().map(|Reverse(hidden)| hidden.least)
     }
 }
 
@@ -76,9 +85,8 @@ pub(super) fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'
         let Some(most) = most else { continue };
         if at_once || party.queue == stand {
             found.extend(of_party(fair, claim, (&terms, party, most)));
-        } else if let Some((cost, job)) = least(fair, claim, party).filter(|(cost, _)| cost.priority <= most)
-        {
-            queues.push(Reverse((cost, job, number, most)));
+        } else if let Some(least) = least(fair, claim, party).filter(|(cost, _)| cost.priority <= most) {
+            queues.push(Reverse(Hidden { least, number, most }));
         }
     }
     Candidates::new(found).with(Unseen { queues: queues.into(), terms: Some(terms), batch: 0 })
@@ -118,7 +126,7 @@ pub(super) fn look_further<'a>(
     let mut found = Vec::new();
     if let Some((terms, parties)) = unseen.terms.as_ref().zip(fair.parties.get()) {
         for _ in 0..unseen.batch {
-            let Some(Reverse((.., number, most))) = unseen.queues.pop() else { break };
+            let Some(Reverse(Hidden { number, most, .. })) = unseen.queues.pop() else { break };
             found.extend(of_party(fair, claim, (terms, &parties[number], most)));
         }
     }

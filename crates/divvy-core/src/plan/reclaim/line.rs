@@ -147,6 +147,7 @@ pub(in crate::plan) struct Party<'a> {
     pub(super) path: &'a str,
     pub(super) place: usize,
     runs: OnceCell<Vec<Runs<'a>>>,
+    is_elastic: OnceCell<bool>,
     least: OnceCell<Option<Least>>,
 }
 
@@ -177,6 +178,7 @@ impl<'a> Party<'a> {
             path: user_at(queue).map_or(queue, |(path, _)| path),
             place: fair.shares.place(queue),
             runs: OnceCell::new(),
+            is_elastic: OnceCell::new(),
             least: OnceCell::new(),
         };
         fair.running.queues().map(party).collect()
@@ -196,7 +198,7 @@ impl<'a> Party<'a> {
 
     /// Whether any of them may go in parts.
     pub(super) fn is_elastic(&self, fair: &Fair<'a, '_>) -> bool {
-        self.runs(fair).iter().any(|run| run.view.elastic)
+        *self.is_elastic.get_or_init(|| self.runs(fair).iter().any(|run| run.view.elastic))
     }
 
     /// The least that one of them costs another queue; `None` if others take none of them yet.

@@ -237,8 +237,9 @@ fn divide_set(there: i64, claims: &mut [Claim], free: &[i64], quantum: i64) {
             break parts;
         }
     };
-    for (index, claim) in claims.iter_mut().enumerate() {
-        let part = needy.iter().position(|needy| *needy == index).map_or(free[index], |at| parts[at]);
+    let mut most = free.to_vec();
+    needy.into_iter().zip(parts).for_each(|(index, part)| most[index] = part);
+    for (claim, part) in claims.iter_mut().zip(most) {
         claim.wanted = claim.wanted.min(part);
         claim.guaranteed = claim.guaranteed.min(claim.wanted);
     }

@@ -287,12 +287,7 @@ fn make_room<'a>(
     claim: &Claim,
     late: &mut BTreeSet<JobId>,
 ) -> Option<Vec<Placement>> {
-    let candidates = &mut candidates(fair, claim);
-    while candidates.is_empty() {
-        if !look_further(fair, claim, candidates, &[]) {
-            return None;
-        }
-    }
+    let candidates = &mut candidates(fair, claim)?;
     let mark = fair.trial.mark();
     let ending = leaving::let_go(fair);
     let borrow_evicts = Rules::of(fair.trial.state, claim.spec).borrow_evicts;

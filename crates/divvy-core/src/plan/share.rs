@@ -139,7 +139,7 @@ impl Shares {
         let whole: Amounts = shares.resources.iter().map(|it| snapshot.capacity.total(it)).collect();
         shares.loans = shares.loans.take().map(|loans| loans.noted(&shares.queues, &whole));
         shares.note_kept();
-        shares.note_scarce(snapshot, state.is_changed());
+        shares.note_scarce(state, snapshot);
         shares.queues[POOL].due = whole;
         for queue in 0..shares.queues.len() {
             match state.policy.share {

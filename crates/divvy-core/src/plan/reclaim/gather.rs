@@ -59,8 +59,20 @@ impl Unseen {
     }
 }
 
-/// The jobs, and parts of jobs, that might give way: of the claim's own queue all, of the others those that are asked for later.
-pub(super) fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
+/// The jobs, and parts of jobs, that might give way; `None` if there are none. Of the claim's own queue they are all, of the others those
+/// that are asked for later.
+pub(super) fn candidates<'a>(fair: &mut Fair<'a, '_>, claim: &Claim) -> Option<Candidates<'a>> {
+    let mut candidates = first_candidates(fair, claim);
+    while candidates.is_empty() {
+        if !look_further(fair, claim, &mut candidates, &[]) {
+            return None;
+        }
+    }
+    Some(candidates)
+}
+
+/// Those that are looked at first.
+fn first_candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
     let rules = Rules::of(fair.trial.state, claim.spec);
     let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
     let reach = claim
@@ -72,17 +84,21 @@ pub(super) fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'
     let parties = fair.parties.get_or_init(|| Party::all(fair));
     let stand = claim.spec.stand();
     let numbers = if own_alone { Party::number_of(stand, parties) } else { 0..parties.len() };
+    let may = |number: usize| {
+        let party = &parties[number];
+        let up_to = || up_to(fair, claim, (&terms.rules, reach), (party.queue, party.place));
+        let most = if claim.strangers { Some(i32::MAX) } else { up_to() };
+        Some((number, most?))
+    };
+    let may: Vec<(usize, i32)> = numbers.filter_map(may).collect();
     // Parts of gangs are put in order among all candidates; and for hosts a queue's part in its due is not known before its jobs are.
     let at_once = claim.starves
         || claim.strangers
         || claim.asked[ANY] == 0
-        || !own_alone && parties.iter().any(|party| party.is_elastic(fair));
+        || may.iter().any(|(number, _)| parties[*number].is_elastic(fair));
     let (mut found, mut queues) = (Vec::new(), Vec::new());
-    for number in numbers {
+    for (number, most) in may {
         let party = &parties[number];
-        let up_to = || up_to(fair, claim, (&terms.rules, reach), (party.queue, party.place));
-        let most = if claim.strangers { Some(i32::MAX) } else { up_to() };
-        let Some(most) = most else { continue };
         if at_once || party.queue == stand {
             found.extend(of_party(fair, claim, (&terms, party, most)));
         } else if let Some(least) = least(fair, claim, party).filter(|(cost, _)| cost.priority <= most) {

@@ -8,8 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ANY, Amounts, POOL, Shares, quantum};
 use crate::amount::Resource;
+use crate::model::policy::Share;
 use crate::plan::divide::{Claim, fill};
 use crate::snapshot::Snapshot;
+use crate::state::State;
 
 /// Of up to so many models that jobs are bound to all sets are looked at; of more, those that jobs are bound to, and all together.
 const MOST_COMBINED: usize = 4;
@@ -49,9 +51,14 @@ struct Bound {
 }
 
 impl Shares {
-    /// Notes which models are scarce in the whole pool, and for whom. Jobs that wait and could not start in an idle pool may count, too.
-    pub(super) fn note_scarce(&mut self, snapshot: &Snapshot, with_left_out: bool) {
+    /// Notes which models are scarce in the whole pool, and for whom.
+    pub(super) fn note_scarce(&mut self, state: &State, snapshot: &Snapshot) {
         self.scarce = None;
+        if state.policy.share == Share::Dominant {
+            return;
+        }
+        // In a pool that is new to the planner every job might start.
+        let with_left_out = state.is_changed();
         let in_queues = snapshot.waiting.in_queues().filter(|(place, _)| !self.queues[*place].is_spent);
         let waits = in_queues.flat_map(|(place, waits)| {
             waits.bound(with_left_out).map(move |(models, milli)| (place, models, milli))

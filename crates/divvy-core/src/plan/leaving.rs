@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::consolidate;
 use super::fair::Fair;
 use super::reclaim::{self, Claim};
+use super::reserve;
 use super::settle::Leaver;
 use super::trial::Trial;
 use super::{Place, place};
@@ -133,9 +134,15 @@ pub(super) fn place_beside(fair: &mut Fair, job: &Job) -> Option<Option<OrderKey
     if !is_any(fair) || fair.trial.state.draining {
         return None;
     }
+    // Rooms are found as things stand now, whether or not there is a try.
+    reserve::reserve(fair.trial);
+    if fair.trial.is_full_beside(&job.spec) {
+        return None;
+    }
     let id = place::next_member(fair.trial, job)?;
     let (mark, told) = (fair.trial.mark(), fair.trial.name_reasons(false));
     fair.trial.put_leavers_aside(false);
+    fair.trial.note_beside(&job.spec, mark);
     let placed = place::place_spec(fair.trial, &job.spec);
     fair.trial.roll_back_to(mark);
     fair.trial.name_reasons(told);

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use leavers::Beside;
 use limits::Bounds;
 
 use super::diagnose;
@@ -59,6 +60,8 @@ pub(super) struct Trial<'a> {
     before: BTreeMap<usize, Left>,
     /// Likewise of shared devices, in thousandths, where it was below zero.
     owing: BTreeMap<DeviceId, i32>,
+    /// What is free beside all that was released.
+    beside: Beside,
     /// The queues that have used up their budgets, and what that says to their jobs.
     spent: BTreeMap<&'a str, Reason>,
     /// The alternatives for which the queue of the job whose turn it is may borrow no more.
@@ -175,6 +178,7 @@ impl<'a> Trial<'a> {
             members: BTreeMap::new(),
             before: BTreeMap::new(),
             owing: BTreeMap::new(),
+            beside: Beside::default(),
             spent: spent_out(state, state.now),
             not_lent: Closed::default(),
             names_reasons: true,
@@ -402,6 +406,7 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) fn roll_back_to(&mut self, mark: Mark) {
+        self.beside.roll_back_to(mark);
         for known in [&mut self.diagnosed, &mut self.refused] {
             if known.last_key_value().is_some_and(|((after, _), _)| *after > mark) {
                 known.split_off(&(mark + 1, 0));

@@ -2,16 +2,39 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Step, Trial};
+use super::{Mark, Step, Trial};
 use crate::id::AllocationId;
 use crate::model::allocation::Placement;
+use crate::model::ask::{Alternative, DeviceAsk, DrawAsk};
 use crate::model::extras::Extras;
+use crate::model::gang::{Group, Role};
+use crate::model::job::JobSpec;
 use crate::model::promise::Promise;
 use crate::plan::reserve;
+use crate::state::fingerprint;
+
+/// For how many tasks of an ask there were enough free devices beside all that was released, when that was last looked at: in
+/// a cycle that only falls, unless what was placed before, or what is promised, is taken back.
+#[derive(Default)]
+pub(super) struct Beside {
+    slots: BTreeMap<u64, u32>,
+    /// How much was done when it was first looked at.
+    since: Mark,
+}
+
+impl Beside {
+    /// What was done after this mark is undone.
+    pub(super) fn roll_back_to(&mut self, mark: Mark) {
+        if mark < self.since {
+            *self = Self::default();
+        }
+    }
+}
 
 impl<'a> Trial<'a> {
     /// Counts what is promised as if it were not promised.
     pub(in crate::plan) fn withdraw(&mut self, placement: Placement, queue: &str) {
+        self.beside = Beside::default();
         self.capacity.give_back(&placement);
         self.owe(&placement, 1);
         let queue = self.limited(queue);
@@ -95,4 +118,45 @@ impl<'a> Trial<'a> {
         let held: BTreeMap<AllocationId, Placement> = held.collect();
         held.into_values().for_each(|placement| self.put_aside(placement));
     }
+
+    /// Whether it is known that there are too few free devices for a job beside what was released.
+    pub(in crate::plan) fn is_full_beside(&self, spec: &JobSpec) -> bool {
+        let slots = |alternative: &Alternative| {
+            let known = by_devices(alternative).and_then(|ask| self.beside.slots.get(&key(ask)));
+            known.copied().unwrap_or(u32::MAX)
+        };
+        let lacks = |role: &Role| {
+            let all = role.ask.alternatives.iter().map(slots);
+            all.fold(0, u32::saturating_add) < role.minimum
+        };
+        // Where shares of devices are given out, tasks lie beside each other on one.
+        !self.state.policy.shares
+            && match &*spec.gang {
+                Group::Role(role) => lacks(role),
+                // Where only some of the groups are needed, others may fit.
+                group => !group.is_elastic() && group.roles().into_iter().any(lacks),
+            }
+    }
+
+    /// Notes for how many tasks of a job there are enough free devices; what was released is put aside, and was not at this mark.
+    pub(in crate::plan) fn note_beside(&mut self, spec: &JobSpec, mark: Mark) {
+        if self.beside.slots.is_empty() {
+            self.beside.since = mark;
+        }
+        let roles = spec.gang.roles();
+        let asks = roles.iter().flat_map(|role| &role.ask.alternatives).filter_map(by_devices);
+        for ask in asks {
+            let slots = self.capacity.shelves().of(Some(ask)).slots(ask.count.max(1));
+            self.beside.slots.insert(key(ask), slots);
+        }
+    }
+}
+
+/// The whole devices that an alternative asks for.
+fn by_devices(alternative: &Alternative) -> Option<&DeviceAsk> {
+    alternative.devices.as_ref().filter(|ask| ask.draw == DrawAsk::Whole && ask.count > 0)
+}
+
+fn key(ask: &DeviceAsk) -> u64 {
+    fingerprint(&(&ask.class, ask.count))
 }

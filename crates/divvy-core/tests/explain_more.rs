@@ -202,3 +202,46 @@ fn a_job_without_gpus_never_starts_in_a_queue_whose_limits_are_below_what_it_get
         (vec![], vec!["DV-QUEUE-LIMIT"], vec!["DV-QUEUE-LIMIT"])
     );
 }
+
+#[test]
+fn a_queue_of_weight_0_is_told_that_a_weight_would_do() {
+    check(
+        "node n1 2xh100\nqueue q\nqueue none weight=0\nsubmit x q 1\nsubmit y q 1\nplan\nsubmit j none 1\nplan",
+        "j",
+        expect![[r#"
+            DV-GPUS-BUSY every GPU that would do is taken
+                wait for job 1 to end
+                a weight of 1 for none (it has 0)
+            => wait for job 1 to end
+        "#]],
+    );
+}
+
+#[test]
+fn a_user_of_weight_0_is_told_that_a_weight_would_do() {
+    check(
+        "node n1 2xh100\nqueue q {\"path\": \"q\", \"users\": {\"weight\": {\"ana\": 0}}}\nsubmit x q 1 user=bo\nsubmit y q 1 user=bo\nplan\nsubmit j q 1 user=ana\nplan",
+        "j",
+        expect![[r#"
+            DV-GPUS-BUSY every GPU that would do is taken
+                wait for job 1 to end
+                a weight of 1 for ana among the users of q (it is 0)
+            => wait for job 1 to end
+        "#]],
+    );
+}
+
+#[test]
+fn a_new_node_gives_a_task_the_memory_that_goes_with_its_gpus_in_this_pool() {
+    check(
+        "node n1 2xh100 cpu=16 mem=64\nqueue q memory=64Gi\nqueue r guarantee=2\nsubmit x r 1 fixed\nsubmit y r 1 fixed\nplan\nsubmit j q 2 wait\nplan",
+        "j",
+        expect![[r#"
+            DV-GPUS-BUSY no node has 2 GPUs free that would do
+                ask for 1 GPU per task instead of 2 and wait for job 1 to end
+                wait for jobs 1, 2 to end
+                a node with 2 more h100
+            => ask for 1 GPU per task instead of 2 and wait for job 1 to end
+        "#]],
+    );
+}

@@ -173,6 +173,15 @@ pub enum Change {
     RaiseBorrow(Raise),
     /// Raise what a queue lends.
     RaiseLend(Raise),
+    /// Give a queue, or a user of it, a weight of 1 instead of 0: of what nobody is guaranteed it then gets a part while others
+    /// want it, too.
+    Weigh {
+        /// Which queue.
+        queue: String,
+        /// The user, where it is the weight among the queue's users.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        user: Option<String>,
+    },
     /// Put the job before others.
     Prioritise {
         /// Its priority.
@@ -488,6 +497,10 @@ impl fmt::Display for Change {
             Change::RaiseGuarantee(raise) => f.write_str(&raise.text("guarantee")),
             Change::RaiseBorrow(raise) => f.write_str(&raise.text("what may be borrowed")),
             Change::RaiseLend(raise) => f.write_str(&raise.text("what is lent")),
+            Change::Weigh { queue, user: None } => write!(f, "a weight of 1 for {queue} (it has 0)"),
+            Change::Weigh { queue, user: Some(user) } => {
+                write!(f, "a weight of 1 for {user} among the users of {queue} (it is 0)")
+            }
             Change::Prioritise { to } => write!(f, "priority {to} for it"),
             Change::AnyOrder => write!(f, "an order that is not strict"),
             Change::AddRoom { tasks, devices, model, kept, class } => {

@@ -94,6 +94,8 @@ pub fn cost(state: &State, spec: &JobSpec, change: &Change) -> Cost {
         | Change::RaiseGuarantee(raise)
         | Change::RaiseBorrow(raise)
         | Change::RaiseLend(raise) => grant(raise.by()),
+        // A part of what is left is less than any guarantee.
+        Change::Weigh { .. } => grant(1),
         Change::RaiseBudget { from, to, .. } => grant(to.saturating_sub(*from)),
         Change::EndDrain | Change::Undrain { .. } | Change::EndReservation { .. } => grant(0),
         Change::Repair { .. } | Change::Vacate { .. } => grant(0),

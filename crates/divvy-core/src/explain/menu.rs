@@ -247,6 +247,7 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
         let queue = || state.queues.get(path).into_iter();
         grants.extend(ways.iter().flat_map(|drawn| queue().flat_map(|queue| raises(snapshot, queue, drawn))));
     }
+    grants.extend(weights(state, spec));
     grants.extend(budget_raises(state, spec));
     grants.extend(ways.iter().flat_map(|drawn| user_raises(state, snapshot, spec, drawn)));
     let is_own = |path: &String| lineage(&spec.queue).any(|own| own == path);
@@ -380,6 +381,22 @@ fn raises(snapshot: &Snapshot, queue: &Queue, drawn: &Holdings) -> Vec<Change> {
         }
     }
     raises
+}
+
+/// Weights for what has none on the job's own path: its user, its queue, those above it.
+fn weights<'a>(state: &'a State, spec: &'a JobSpec) -> impl Iterator<Item = Change> + use<'a> {
+    let divided = state.policy.divides();
+    let of_user = spec.seat.said().and_then(|seat| queue::user_at(seat)).filter(|(path, user)| {
+        let users = state.queues.get(*path).and_then(|queue| queue.users.0.as_ref());
+        users.is_some_and(|users| users.weight_of(user) == 0)
+    });
+    let weigh = |queue: &str, user: Option<&str>| Change::Weigh {
+        queue: queue.to_owned(),
+        user: user.map(str::to_owned),
+    };
+    let queues = lineage(&spec.queue).filter(|path| state.queues.get(*path).is_some_and(|it| it.weight == 0));
+    let user = of_user.map(|(path, user)| weigh(path, Some(user)));
+    user.into_iter().chain(queues.map(move |path| weigh(path, None))).filter(move |_| divided)
 }
 
 /// Raises of what each user of the job's queue may hold.

@@ -21,7 +21,7 @@ use crate::model::newer::Newer;
 use crate::model::node::NodeSpec;
 use crate::model::queue::{Nodes, Queue};
 use crate::model::reservation::Reservation;
-use crate::plan::Room;
+use crate::plan::{Room, UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES};
 use crate::reason::Reason;
 use crate::snapshot::Snapshot;
 use crate::state::{Dependable, Job, Runs, State};
@@ -174,6 +174,7 @@ impl World {
     fn raise(&mut self, changes: &[Change]) -> bool {
         let mut queues: BTreeMap<String, Queue> = self.state().queues.clone();
         let mut budgets: Vec<(String, i64)> = Vec::new();
+        let mut weighed = Vec::new();
         let mut set = |raise: &Raise, part: fn(&mut Queue) -> &mut Limits| {
             if let Some(queue) = queues.get_mut(&raise.queue) {
                 part(queue).insert(raise.resource.clone(), Amount::Finite(raise.to));
@@ -191,7 +192,15 @@ impl World {
                 Change::RaiseGuarantee(raise) => set(raise, |queue| &mut queue.guarantee),
                 Change::RaiseBorrow(raise) => set(raise, |queue| &mut queue.borrow),
                 Change::RaiseLend(raise) => set(raise, |queue| &mut queue.lend),
+                Change::Weigh { queue, user } => weighed.push((queue, user)),
                 _ => {}
+            }
+        }
+        for (queue, user) in weighed {
+            let Some(queue) = queues.get_mut(queue) else { return false };
+            match user {
+                None => queue.weight = 1,
+                Some(user) => drop(queue.users.0.get_or_insert_default().weight.insert(user.clone(), 1)),
             }
         }
         for (queue, to) in budgets {
@@ -269,10 +278,7 @@ impl World {
         let example = example.unwrap_or_else(|| unknown_device(model));
         let named = self.state().nodes.values().find(|node| !node.spec.domains.is_empty());
         let levels = named.map(|node| node.spec.domains.clone()).unwrap_or_default();
-        let host = |of: fn(&NodeSpec) -> i64| {
-            self.state().nodes.values().map(|node| of(&node.spec)).max().unwrap_or(0).max(1 << 20)
-        };
-        let host = (host(|spec| spec.cpu_milli), host(|spec| spec.memory_bytes).max(1 << 40));
+        let host = self.host_of_task(devices, model);
         let first = self.state().nodes.keys().next_back().map_or(0, |NodeId(id)| id + 1);
         let (names, labels) = match kept {
             Some(Nodes::Named(names)) => (names.iter().cloned().collect(), BTreeMap::new()),
@@ -313,6 +319,31 @@ impl World {
             // The devices of a new node are taken in only when it is observed again.
             self.observe(&node) && self.observe(&node)
         })
+    }
+
+    /// The cores and the memory of a new node for each task of the job: what its devices have on the best node with devices of
+    /// their model (on the best of all, where there is none), and no less than what a task asks for.
+    fn host_of_task(&self, devices: u32, model: &str) -> (i64, i64) {
+        let (mut of_all, mut of_model) = ((0, 0), (0, 0));
+        for node in &self.snapshot().capacity.nodes {
+            let part = |amount: i64| match (devices, node.devices.len()) {
+                (0, _) | (_, 0) => amount,
+                (devices, all) => (amount / all as i64).saturating_mul(i64::from(devices)),
+            };
+            let (cpu, memory) = (part(node.cpu_milli.0), part(node.memory_bytes.0));
+            let most = |(cpus, bytes): (i64, i64)| (cpu.max(cpus), memory.max(bytes));
+            of_all = most(of_all);
+            if node.devices.iter().any(|device| device.spec.model == model) {
+                of_model = most(of_model);
+            }
+        }
+        let best = if of_model == (0, 0) { of_all } else { of_model };
+        let roles = self.job().map(|job| job.spec.gang.roles()).unwrap_or_default();
+        let asks = roles.iter().flat_map(|role| &role.ask.alternatives);
+        let asked = asks.fold((UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES), |(cpu, memory), it| {
+            (cpu.max(it.cpu_milli.unwrap_or(0)), memory.max(it.memory_bytes.unwrap_or(0)))
+        });
+        (best.0.max(asked.0), best.1.max(asked.1))
     }
 
     fn wait(&mut self, change: &Change) -> bool {

@@ -228,7 +228,7 @@ impl Scenario {
         match self.controller.take(command, self.now).map_err(|broken| broken.to_string())? {
             Ok(_) => {}
             Err(rejection) => {
-                self.say(&format!("refused {}: {rejection}", rejection.code()));
+                self.say(&format!("refused {}: {}", rejection.code(), self.in_words(&rejection)));
                 // A repetition of a command that was carried out is no refusal.
                 if !matches!(rejection, Rejection::Repeated(..)) {
                     self.refused.push(rejection);

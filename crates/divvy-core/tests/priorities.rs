@@ -85,8 +85,8 @@ submit b q 1 array=0-3 user=ana"#;
         (
             "prioritise a low by=ben",
             expect![[r#"
-            refused not-yours: job 1 is not yours
-        "#]],
+                refused not-yours: job a is not yours
+            "#]],
         ),
         ("prioritise a soon", expect![[r#"line 6: "soon" is no priority: write high, or 100"#]]),
         (

@@ -162,13 +162,13 @@ fn a_held_job_waits_until_it_is_released_by_its_user() {
     check(
         "node n1 8xh100\nsubmit a default 1 held\nplan\nexplain a\nrelease a by=eve\nrelease a\nplan\nhold a",
         expect![[r#"
-        later
-          DV-HELD held by ana | release it: divvy release JOB
-          8 in pool > 8 right model > 8 enough memory > 8 healthy > 8 free > 8 on one node
-        refused not-yours: job 1 is not yours
-        place a n1:0
-        refused wrong-state: job 1 is running: only a waiting job can be held; cancel ends it
-    "#]],
+            later
+              DV-HELD held by ana | release it: divvy release JOB
+              8 in pool > 8 right model > 8 enough memory > 8 healthy > 8 free > 8 on one node
+            refused not-yours: job a is not yours
+            place a n1:0
+            refused wrong-state: job a is running: only a waiting job can be held; cancel ends it
+        "#]],
     );
 }
 
@@ -177,7 +177,7 @@ fn what_an_administrator_holds_its_user_cannot_release() {
     check(
         "node n1 1xh100\nsubmit a default 1\nhold a by=root\nrelease a\nrelease a by=root\nplan",
         expect![[r#"
-            refused held-by-admin: job 1 is held by an administrator, and you are none of its queue
+            refused held-by-admin: job a is held by an administrator, and you are none of its queue
             place a n1:0
         "#]],
     );
@@ -340,10 +340,10 @@ fn a_repeated_key_submits_once() {
     check(
         "node n1 2xh100\nsubmit a default 1 token=k\nsubmit b default 1 token=k\nsubmit c default 1 token=k user=bob\nplan",
         expect![[r#"
-        refused repeated: this request was already carried out: it submitted job 1
-        place a n1:0
-        place c n1:1
-    "#]],
+            refused repeated: this request was already carried out: it submitted job a
+            place a n1:0
+            place c n1:1
+        "#]],
     );
 }
 

@@ -362,7 +362,7 @@ fn what_an_administrator_holds_of_an_array_its_user_cannot_release_nor_hold_hims
             place a_0 n1:0
             place a_2 n1:1
             place a_3 n1:2
-            refused held-by-admin: job 1 is held by an administrator, and you are none of its queue
+            refused held-by-admin: job a is held by an administrator, and you are none of its queue
             place a_1 n1:3
         "#]],
     );
@@ -370,7 +370,7 @@ fn what_an_administrator_holds_of_an_array_its_user_cannot_release_nor_hold_hims
         "node n1 4xh100\nsubmit a default 1 array=0-3 user=bob\nhold a by=root\nrelease a_1 by=root\nhold a by=bob\nrelease a by=bob\nplan\n\
         release a_1 by=bob\nplan\nrelease a by=root\nplan",
         expect![[r#"
-            refused held-by-admin: job 1 is held by an administrator, and you are none of its queue
+            refused held-by-admin: job a is held by an administrator, and you are none of its queue
             place a_1 n1:0
             place a_0 n1:1
             place a_2 n1:2
@@ -385,8 +385,8 @@ fn what_its_user_holds_an_administrator_holds_instead() {
         "node n1 4xh100\nsubmit s default 1 user=bob\nsubmit a default 1 array=0-1 user=bob\nhold s by=bob\nhold s by=root\nhold s by=bob\nrelease s by=bob\n\
         hold a by=bob\nhold a by=root\nrelease a by=bob\nplan\nrelease s by=root\nrelease a by=root\nplan",
         expect![[r#"
-            refused held-by-admin: job 1 is held by an administrator, and you are none of its queue
-            refused held-by-admin: job 2 is held by an administrator, and you are none of its queue
+            refused held-by-admin: job s is held by an administrator, and you are none of its queue
+            refused held-by-admin: job a is held by an administrator, and you are none of its queue
             place s n1:0
             place a_0 n1:1
             place a_1 n1:2

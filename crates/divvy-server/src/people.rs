@@ -84,6 +84,27 @@ fn passwd_entry(uid: u32) -> Option<(CString, u32)> {
     })
 }
 
+/// Whether the machine has a user whom a pool knows by this name: a number is one of whom no name is known.
+pub(crate) fn is_user(name: &str) -> bool {
+    let Ok(text) = CString::new(name) else { return false };
+    let found = with_room(|buffer| {
+        // SAFETY: as above.
+        unsafe {
+            let mut entry: libc::passwd = std::mem::zeroed();
+            let mut found = std::ptr::null_mut();
+            let code = libc::getpwnam_r(
+                text.as_ptr(),
+                &mut entry,
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                &mut found,
+            );
+            (code, (!found.is_null()).then_some(()))
+        }
+    });
+    found.is_some() || name.parse::<u32>().is_ok()
+}
+
 /// Returns the id of a group.
 pub(crate) fn group_id(name: &CStr) -> Option<u32> {
     with_room(|buffer| {
@@ -143,6 +164,8 @@ mod tests {
         assert!(root.owner.groups.contains(&0));
         assert_eq!(people.remembered(0), Some(root));
         assert_eq!([user_name(0), user_name(4_000_000_000)], ["root", "4000000000"]);
+        let known = ["root", "4000000000", "nobody-of-this-name", "", "root\0"].map(is_user);
+        assert_eq!(known, [true, true, false, false, false]);
     }
 
     #[test]

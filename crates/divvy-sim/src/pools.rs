@@ -12,6 +12,7 @@ use divvy_core::amount::{Amount, Limits, Resource};
 pub use divvy_core::decide::Beyond;
 use divvy_core::model::policy::Policy;
 pub use divvy_core::model::queue::{Queue, places};
+use divvy_core::state::fingerprint;
 use divvy_core::time::Time;
 
 use crate::metrics::{Cut, Finished, Summary, Tallies};
@@ -175,7 +176,10 @@ fn outcome(
         summary.by_queue.entry(stranded.queue.clone()).or_default().stranded += 1;
     }
     let gpus = parts.iter().fold(0, |sum: u32, part| sum.saturating_add(part.gpus()));
+    let rows: Vec<usize> = refused.iter().map(|refused| refused.row).collect();
     let digest = merged_digest(&digests);
+    // A pool's digest is of what it decided about the jobs that it took.
+    let digest = if rows.is_empty() { digest } else { fingerprint(&(digest, rows)) };
     Ok(Outcome { summary, gpus, jct_s, ends, first_cut, refused, stranded, digest, events, timeline })
 }
 

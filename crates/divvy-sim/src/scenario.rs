@@ -103,7 +103,7 @@ pub fn run(text: &str, traces: bool) -> Result<Ran, BadScenario> {
         ran.refused.extend(scenario.refused[refused..].iter().map(|why| Refused {
             line: index + 1,
             code: why.code(),
-            why: why.to_string(),
+            why: scenario.in_words(why),
         }));
         let printed: Vec<String> = scenario.printed()[printed..].lines().map(str::to_owned).collect();
         ran.told.extend(printed.iter().cloned());

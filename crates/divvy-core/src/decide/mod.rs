@@ -308,6 +308,20 @@ impl Rejection {
         }
     }
 
+    /// The job that its text names, if it names one.
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Rejection::UnknownDependency(job)
+            | Rejection::HopelessDependency(job)
+            | Rejection::NoSuchJob(job)
+            | Rejection::NotYours(job)
+            | Rejection::HeldByAdmin(job)
+            | Rejection::WrongState { job, .. } => Some(*job),
+            Rejection::Repeated(number) => Some(JobId::single(*number)),
+            _ => None,
+        }
+    }
+
     /// The stable code.
     pub fn code(&self) -> &'static str {
         match self {

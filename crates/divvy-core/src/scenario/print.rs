@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::words::Words;
 use super::{Done, Scenario};
 use crate::controller::{Noted, Shifted};
+use crate::decide::Rejection;
 use crate::event::Event;
 use crate::explain;
 use crate::id::{DeviceId, JobId, NodeId};
@@ -19,6 +20,13 @@ impl Scenario {
     pub fn name_of(&self, id: JobId) -> String {
         let name = self.names.iter().find(|(_, number)| **number == id.number).map_or("?", |(name, _)| name);
         id.member.map_or(name.to_owned(), |member| format!("{name}_{member}"))
+    }
+
+    /// A refusal, with the name of the job where it has its number.
+    pub fn in_words(&self, rejection: &Rejection) -> String {
+        let text = rejection.to_string();
+        let Some(job) = rejection.job() else { return text };
+        text.replacen(&format!("job {job}"), &format!("job {}", self.name_of(job)), 1)
     }
 
     /// The devices of each task, or the node of one that has none.

@@ -1,5 +1,6 @@
 //! Queues: listing them and changing their settings.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -42,9 +43,10 @@ pub(super) async fn set(
     let text = std::str::from_utf8(&body)
         .map_err(|error| Problem::new(ProblemCode::BadSpec, format!("queues.yaml is not text: {error}")))?;
     let Settings { queues, policy, prices } = understood(text)?;
-    let queues = resolved(&pool, queues, Some(text)).await?;
+    let Resolved { queues, strangers } = resolved(&pool, queues, Some(text)).await?;
     let _turn = pool.changing.lock().await;
-    put_in_force(&pool, (Settings { queues, policy, prices }, Some(text)), person, how).await
+    let settings = Settings { queues, policy, prices };
+    put_in_force(&pool, (settings, Some(text)), (person, how), strangers).await
 }
 
 /// Changes some settings of one queue, and leaves all else as it is.
@@ -68,11 +70,10 @@ pub(super) async fn change(
     };
     let wrong = |what| Problem::new(ProblemCode::BadSpec, what).with_field("settings");
     let changed = model::change(&before, &wanted.settings).map_err(wrong)?;
-    for queue in resolved(&pool, vec![changed], None).await? {
-        queues.insert(queue.path.clone(), queue);
-    }
+    let Resolved { queues: changed, strangers } = resolved(&pool, vec![changed], None).await?;
+    queues.extend(changed.into_iter().map(|queue| (queue.path.clone(), queue)));
     let settings = Settings { queues: queues.into_values().collect(), policy: None, prices: None };
-    put_in_force(&pool, (settings, None), person, how).await
+    put_in_force(&pool, (settings, None), (person, how), strangers).await
 }
 
 /// How long a note may be, in characters.
@@ -142,8 +143,8 @@ const MOST_NODES_NAMED: usize = 8;
 async fn put_in_force(
     pool: &Pool,
     (wanted, text): (Settings, Option<&str>),
-    person: Person,
-    how: ChangeQuery,
+    (person, how): (Person, ChangeQuery),
+    strangers: Vec<String>,
 ) -> Answer {
     let note = how.note.filter(|note| !note.trim().is_empty());
     let (diff, notices, command) = {
@@ -156,6 +157,7 @@ async fn put_in_force(
         let mut notices = queue::notices(&wanted.queues, controller.snapshot());
         notices.extend(models::unknown(&wanted, state));
         notices.extend(without_default(state, &wanted.queues));
+        notices.extend(strangers);
         let command = Command::Configure(Box::new(wanted), person, note);
         // A trial refuses what the change itself would be refused for.
         decide(state, &command).map_err(|rejection| refusal::problem(Refusal::Rejected(rejection)))?;
@@ -184,9 +186,19 @@ fn understood(text: &str) -> Result<Settings, Problem> {
     })
 }
 
+/// Queues as the machine knows who is named in them.
+struct Resolved {
+    queues: Vec<Queue>,
+    /// Notes about users whom the machine does not have: they may come later.
+    strangers: Vec<String>,
+}
+
+/// So many users whom the machine does not have are named.
+const MOST_STRANGERS: usize = 8;
+
 /// Looks up the ids of the named groups: the core knows groups by id. The problem with an unknown group has its place in the text,
 /// where there is one.
-async fn resolved(pool: &Pool, mut queues: Vec<Queue>, text: Option<&str>) -> Result<Vec<Queue>, Refused> {
+async fn resolved(pool: &Pool, mut queues: Vec<Queue>, text: Option<&str>) -> Result<Resolved, Refused> {
     let work = move || {
         for queue in &mut queues {
             let Queue { path, submit, admins, default_for, .. } = queue;
@@ -199,9 +211,10 @@ async fn resolved(pool: &Pool, mut queues: Vec<Queue>, text: Option<&str>) -> Re
                 }
             }
         }
-        Ok(queues)
+        let strangers = strangers(&queues);
+        Ok(Resolved { queues, strangers })
     };
-    let found: Result<Vec<Queue>, (String, String)> = pool.blocking(work).await.ok_or_else(vanished)?;
+    let found: Result<Resolved, (String, String)> = pool.blocking(work).await.ok_or_else(vanished)?;
     found.map_err(|(path, group)| {
         let what = format!("queue {path}: the machine has no group {group:?}");
         let mut problem = Problem::new(ProblemCode::BadSpec, what).with_field("group");
@@ -209,4 +222,25 @@ async fn resolved(pool: &Pool, mut queues: Vec<Queue>, text: Option<&str>) -> Re
         (problem.line, problem.column) = place.unzip();
         problem.into()
     })
+}
+
+/// Notes about users who are named in queues and whom the machine does not have.
+fn strangers(queues: &[Queue]) -> Vec<String> {
+    let mut known: BTreeMap<&str, bool> = BTreeMap::new();
+    let mut notes = Vec::new();
+    for queue in queues {
+        let members = queue.submit.iter().chain(queue.admins.0.iter().flatten());
+        let members = members.chain(queue.default_for.0.iter().flatten()).filter_map(|member| match member {
+            Member::User(name) => Some(name),
+            Member::Group(..) => None,
+        });
+        let weighed = queue.users.0.iter().flat_map(|users| users.weight.keys());
+        let named: BTreeSet<&String> = members.chain(weighed).collect();
+        for name in named {
+            if notes.len() < MOST_STRANGERS && !*known.entry(name).or_insert_with(|| people::is_user(name)) {
+                notes.push(format!("queue {}: the machine has no user {name:?}", queue.path));
+            }
+        }
+    }
+    notes
 }

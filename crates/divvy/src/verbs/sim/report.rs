@@ -283,7 +283,7 @@ impl Listing for Row {
     fn columns() -> Vec<Column<Self>> {
         vec![
             Column::<Self>::new("QUEUE", |row, _| row.queue.clone()),
-            Column::<Self>::new("JOBS", |row, _| row.figures.finished.to_string()).right(),
+            Column::<Self>::new("FINISHED", |row, _| row.figures.finished.to_string()).right(),
             Column::<Self>::new("MEAN JCT", |row, _| seconds(row.figures.mean_jct_s)).right(),
             Column::<Self>::new("P50", |row, _| seconds(row.figures.p50_jct_s as f64)).right(),
             Column::<Self>::new("P90", |row, _| seconds(row.figures.p90_jct_s as f64)).right(),

@@ -72,9 +72,9 @@ fn a_job_with_a_promise_is_told_to_wait_for_those_who_leave() {
         "node n1 4xh100\nqueue a guarantee=2\nqueue b guarantee=2\nsubmit x b 2\nsubmit y b 1\nsubmit z b 1\nplan\nsubmit j a 2\nplan",
         "j",
         expect![[r#"
-            DV-PROMISED its devices are promised to it; 2 tasks that hold them are being stopped
-                wait until 2 tasks of jobs 2, 3 have stopped
-            => wait until 2 tasks of jobs 2, 3 have stopped
+            DV-PROMISED its devices are promised to it; the task that holds them is being stopped
+                wait until the task of job 1 has stopped
+            => wait until the task of job 1 has stopped
         "#]],
     );
 }

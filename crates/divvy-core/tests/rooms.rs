@@ -252,3 +252,20 @@ fn who_waited_for_room_that_is_kept_for_later_now_has_it() {
     "#]],
     );
 }
+
+#[test]
+fn a_job_that_gave_way_has_waited_since_then_and_not_since_it_was_submitted() {
+    check(
+        "node n1 2xh100\nsubmit big default 2\nplan\npass 2h\nsubmit h default 1 prio=high\nplan\nend big signal=15\nplan\n\
+        submit s default 1\nplan",
+        expect![[r#"
+            place big n1:0+n1:1
+            stop big Preempted by h
+            promise h n1:0
+            ended big pending Preempted exit=143
+            place h n1:0
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            place s n1:1
+        "#]],
+    );
+}

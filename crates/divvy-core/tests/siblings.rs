@@ -74,3 +74,19 @@ fn a_sibling_gives_back_first_what_it_has_beyond_its_due_and_then_those_beyond_i
         "#]],
     );
 }
+
+#[test]
+fn what_is_guaranteed_above_a_queue_is_taken_from_its_siblings_first_and_then_from_those_beyond() {
+    check(
+        "policy {half_life: none, surplus: line, borrow_evicts: false}\nnode n1 2xh100\nqueue r guarantee=2\nqueue r/q1\n\
+        queue r/c guarantee=2\nqueue r/c/q2\nqueue r/c/b guarantee=2\nqueue r/c/b/q5\n\
+        submit j1 r/q1 1\nsubmit j4 r/c/q2 1\nplan\nsubmit in r/c/b/q5 2\nplan",
+        expect![[r#"
+            place j4 n1:0
+            place j1 n1:1
+            stop j4 Reclaimed by in
+            stop j1 Reclaimed by in
+            promise in n1:0+n1:1
+        "#]],
+    );
+}

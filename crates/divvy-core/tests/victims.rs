@@ -350,3 +350,78 @@ fn what_is_due_to_a_queue_as_it_stands_its_own_jobs_do_not_stop_for() {
         "#]],
     );
 }
+
+#[test]
+fn where_a_limit_binds_and_not_room_the_one_that_costs_least_goes_wherever_it_lies() {
+    check(
+        "policy {half_life: none}\nnode n1 2xh100\nnode n2 3xh100\nqueue c limit=4\n\
+        submit large c 3\nsubmit low c 1 prio=low\nplan\npass 10m\nsubmit h c 1 prio=high\nplan",
+        expect![[r#"
+            place large n2:0+n2:1+n2:2
+            place low n1:0
+            stop low Preempted by h
+            promise h n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn where_a_loan_binds_and_not_room_the_one_that_costs_least_goes_wherever_it_lies() {
+    check(
+        "policy {half_life: none}\nnode n1 2xh100\nnode n2 3xh100\nqueue k guarantee=1 lend=0\nqueue a guarantee=1\nqueue b\n\
+        submit y b 3\nplan\npass 10h\nsubmit x b 1 prio=low\nplan\npass 10m\nsubmit h a 1\nplan",
+        expect![[r#"
+            place y n2:0+n2:1+n2:2
+            place x n1:0
+            stop x Reclaimed by h
+            promise h n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn of_all_sets_of_jobs_on_a_node_that_make_room_for_a_task_the_one_that_loses_least_goes() {
+    check(
+        "node n1 4xh100\nnode n2 3xh100\nsubmit x default 2\nplan\nsubmit c default 1\npass 2m\nplan\n\
+        submit y default 3\nplan\npass 130m\nsubmit h default 2 prio=high\nplan",
+        expect![[r#"
+            place x n2:0+n2:1
+            place c n2:2
+            place y n1:0+n1:1+n1:2
+            stop x Preempted by h
+            promise h n2:0+n2:1
+        "#]],
+    );
+}
+
+#[test]
+fn one_job_goes_where_several_would_lose_as_much() {
+    check(
+        "node n1 8xh100\nqueue q guarantee=8\nsubmit a q 1\nsubmit b q 1\nsubmit c q 1\nsubmit d q 1\nsubmit e q 4\nplan\n\
+        pass 1m\nsubmit h q 4 prio=high\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n1:1
+            place c n1:2
+            place d n1:3
+            place e n1:4+n1:5+n1:6+n1:7
+            stop e Preempted by h
+            promise h n1:4+n1:5+n1:6+n1:7
+        "#]],
+    );
+}
+
+#[test]
+fn one_job_goes_where_several_that_share_a_gpu_would_lose_as_much() {
+    check(
+        "policy {shares: true, half_life: none}\nnode n1 2xh100\nsubmit a default 1 milli=500\nsubmit b default 1\n\
+        submit c default 1 milli=500\nplan\npass 1m\nsubmit h default 1 prio=high\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n1:1
+            place c n1:0
+            stop b Preempted by h
+            promise h n1:1
+        "#]],
+    );
+}

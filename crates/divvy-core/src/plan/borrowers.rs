@@ -232,7 +232,8 @@ fn fits_alone(fair: &Fair, waits: &Waits, models: &Models) -> bool {
 fn may_collect(fair: &Fair, waits: &Waits) -> bool {
     let state = fair.trial.state;
     let Some(job) = state.jobs.get(&waits.job.number) else { return false };
-    let has_waited = fair.now.since(job.submitted_at).0 >= state.policy.collect_after_ms;
+    let idle_since = job.idle_since().unwrap_or(fair.now);
+    let has_waited = fair.now.since(idle_since).0 >= state.policy.collect_after_ms;
     let few = waits.asked[ANY] <= i64::from(state.policy.collect_devices) * 1000;
     let none = fair.borrowers.first.iter().all(|other| other.keeps != Keeps::AsItComes);
     waits.collects && has_waited && few && none

@@ -227,7 +227,7 @@ fn movable<'a>(
             later = later.into_iter().chain(gain.bears_after(view, now)).min();
             return None;
         }
-        let cost = Cost { milli: view.milli, lost_milli_ms, ..Cost::default() };
+        let cost = Cost { milli: view.milli, lost_milli_ms, jobs: 1, ..Cost::default() };
         let queue = fair.shares.place(&view.queue);
         let live = Cow::Borrowed(view.live.as_slice());
         let (job, draws, within, needs) = (*job, Amounts::new(), None, Vec::new());

@@ -216,7 +216,7 @@ pub(super) struct Candidate<'a> {
 
 /// What it costs to stop a job, compared in this order: jobs that others go before last; jobs of the own queue after those of
 /// others; queue priority; queues that keep what is due to them first; job priority; surplus first; jobs that gave way before
-/// last; of those that go by the order, the last in it by level or length first; lost work; devices; hosts.
+/// last; of those that go by the order, the last in it by level or length first; lost work; devices; hosts; how many jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     pub(super) later: bool,
@@ -233,6 +233,8 @@ pub(super) struct Cost {
     pub(super) lost_milli_ms: i64,
     pub(super) milli: i64,
     pub(super) drawn: i64,
+    /// How many jobs, or parts of jobs, go: of what costs the same otherwise the fewest.
+    pub(super) jobs: u32,
 }
 
 /// What of a job goes.
@@ -261,6 +263,7 @@ impl Cost {
             lost_milli_ms: self.lost_milli_ms.saturating_add(other.lost_milli_ms),
             milli: self.milli.saturating_add(other.milli),
             drawn: self.drawn.saturating_add(other.drawn),
+            jobs: self.jobs + other.jobs,
         }
     }
 }

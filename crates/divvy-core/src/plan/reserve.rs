@@ -357,7 +357,8 @@ fn earliest(trial: &mut Trial, (job, may_collect): (&Job, bool)) -> Option<Found
     }
     let state = trial.state;
     let policy = &state.policy;
-    let waited_ms = trial.reserve.now.since(job.submitted_at).0;
+    let now = trial.reserve.now;
+    let waited_ms = now.since(job.idle_since().unwrap_or(now)).0;
     let collects = |kept: &Kept| kept.from.is_none();
     if !may_collect
         || waited_ms < policy.collect_after_ms

@@ -65,6 +65,10 @@ impl<'a> Steps<'a> {
         let (domains, tasks) = (topology::required_domains(trial, gang), gang.tasks());
         let mut clearings =
             ask.map(|ask| Clearings::new(trial, (ask, tasks), (claim.spec, gang.required_roles())));
+        // Where there is room already, it is a limit or a loan that others have to give: it does not matter where they lie.
+        clearings = clearings.filter(|it| it.free_slots() < tasks || !domains.is_empty());
+        // Where siblings give first, who else goes depends on who went before.
+        clearings.iter_mut().for_each(|it| it.for_one = tasks == 1 && claim.siblings_first.is_none());
         let in_domains = if domains.is_empty() { None } else { clearings.take() };
         let unsorted = in_domains.map(|clearings| (clearings, domains));
         let one_way = |role: &Role| claim.part.is_none() && role.ask.alternatives.len() == 1;
@@ -149,6 +153,8 @@ struct Clearings<'a> {
     ask: &'a DeviceAsk,
     /// How many tasks want room.
     tasks: u32,
+    /// Whether of all sets of jobs on a node that make room for the one task the cheapest is looked for.
+    for_one: bool,
     spec: &'a JobSpec,
     roles: Roles<'a>,
     /// By the place of the node, and the island where a task must lie in one: how far clearing has come with the candidates so far.
@@ -171,6 +177,36 @@ struct Begun {
     /// What all candidates counted here cost together, if there are any.
     cost: Option<Cost>,
     stop: Vec<usize>,
+    /// Where one task wants room: for each number of devices up to what is lacking, the cheapest candidates that have as many.
+    covers: Vec<Option<(Cost, Vec<usize>)>>,
+    /// The place of the clearing among those that were found.
+    found: Option<usize>,
+}
+
+impl Begun {
+    fn new(room: u32, each: u32) -> Self {
+        let lacking = each.saturating_sub(room) as usize;
+        let covers = std::iter::once(Some((Cost::default(), Vec::new())));
+        let covers = covers.chain(std::iter::repeat_n(None, lacking)).collect();
+        Self { room, slots: room / each, cost: None, stop: Vec::new(), covers, found: None }
+    }
+
+    /// Takes in a candidate with so many devices here; returns whether fewer or cheaper candidates than before make room for a task.
+    fn cover(&mut self, (index, devices): (usize, u32), cost: Cost) -> bool {
+        let lacking = self.covers.len() - 1;
+        let mut is_better = false;
+        for covered in (1..=lacking).rev() {
+            let beside = &self.covers[covered.saturating_sub(devices as usize)];
+            let Some((others, stop)) = beside else { continue };
+            let all = if stop.is_empty() { cost } else { others.with(cost) };
+            if self.covers[covered].as_ref().is_none_or(|(known, _)| all < *known) {
+                let stop = stop.iter().copied().chain([index]).collect();
+                self.covers[covered] = Some((all, stop));
+                is_better |= covered == lacking;
+            }
+        }
+        is_better
+    }
 }
 
 impl<'a> Clearings<'a> {
@@ -181,7 +217,8 @@ impl<'a> Clearings<'a> {
     ) -> Self {
         let (begun, shared) = (BTreeMap::new(), BTreeMap::new());
         let (found, ready) = (Vec::new(), BinaryHeap::new());
-        let mut clearings = Self { ask, tasks, spec, roles, begun, shared, found, ready };
+        let for_one = false;
+        let mut clearings = Self { ask, tasks, for_one, spec, roles, begun, shared, found, ready };
         let shelves = trial.capacity().shelves().of(Some(ask));
         for free in ask.count.max(1)..=shelves.most_free().unwrap_or(0) {
             for place in shelves.with_free(free) {
@@ -197,6 +234,12 @@ impl<'a> Clearings<'a> {
         clearings
     }
 
+    /// For how many tasks there is room before any job is stopped.
+    fn free_slots(&self) -> u32 {
+        let free = self.found.iter().flatten().filter(|clearing| clearing.stop.is_empty());
+        free.map(|clearing| clearing.slots).fold(0, u32::saturating_add)
+    }
+
     fn add(&mut self, place: usize, clearing: Clearing) {
         self.ready.push(Reverse((clearing.cost, place, self.found.len())));
         self.found.push(Some(clearing));
@@ -206,6 +249,9 @@ impl<'a> Clearings<'a> {
     /// these alone. Of equals it is the first that is found, if the candidates come by their costs: many may cost the same.
     fn next(&mut self, trial: &Trial, candidates: &mut Candidates) -> Option<(Clearing, usize)> {
         loop {
+            while self.ready.peek().is_some_and(|Reverse((.., index))| self.found[*index].is_none()) {
+                self.ready.pop();
+            }
             let best = self.ready.peek().map(|Reverse((cost, ..))| *cost);
             match (best, candidates.next_cost()) {
                 (None, None) => return None,
@@ -224,6 +270,7 @@ impl<'a> Clearings<'a> {
     /// Counts the next candidate as stopped on the nodes that it is on, as far as more room is wanted there.
     fn stop_next(&mut self, trial: &Trial, candidates: &mut Candidates) {
         let Some(index) = candidates.take() else { return };
+        let for_one = self.for_one && !candidates.has_parts();
         let (capacity, candidate) = (trial.capacity(), candidates.get(index));
         let here = match self.ask.required_island() {
             _ if trial.state.policy.shares => self.whole_with(trial, candidate),
@@ -234,6 +281,10 @@ impl<'a> Clearings<'a> {
             let (place, _) = spot;
             let (each, tasks) = (self.ask.count.max(1), self.tasks);
             let Some(begun) = self.begin(&capacity.nodes[place], spot) else { continue };
+            if for_one {
+                self.stop_for_one(spot, (index, candidate), (devices, trial.state.policy.shares));
+                continue;
+            }
             if begun.slots >= tasks {
                 continue;
             }
@@ -248,6 +299,37 @@ impl<'a> Clearings<'a> {
                 self.add(place, Clearing { cost, stop, slots });
             }
         }
+    }
+
+    /// Likewise where one task wants room: of all sets of candidates there that make it, the cheapest is kept. Where devices are
+    /// shared, what becomes free by one job depends on others: then all are counted together, too.
+    fn stop_for_one(
+        &mut self,
+        spot: Spot,
+        (index, candidate): (usize, &Candidate),
+        (devices, shares): (u32, bool),
+    ) {
+        let (each, cost) = (self.ask.count.max(1), candidate.cost);
+        let Some(begun) = self.begun.get_mut(&spot).filter(|begun| begun.slots == 0) else { return };
+        let mut found = Vec::new();
+        if is_whole(candidate) && begun.cover((index, devices), cost) {
+            found.extend(begun.covers.last().cloned().flatten());
+        }
+        if shares && begun.room < each {
+            let all = begun.cost.map_or(cost, |all| all.with(cost));
+            (begun.cost, begun.room) = (Some(all), begun.room + devices);
+            begun.stop.push(index);
+            found.extend((begun.room >= each).then(|| (all, begun.stop.clone())));
+        }
+        let Some((cost, stop)) = found.into_iter().min() else { return };
+        let before = begun.found.and_then(|before| self.found[before].as_ref());
+        if before.is_some_and(|before| before.cost <= cost) {
+            return;
+        }
+        if let Some(before) = begun.found.replace(self.found.len()) {
+            self.found[before] = None;
+        }
+        self.add(spot.0, Clearing { cost, stop, slots: 1 });
     }
 
     /// How many devices become wholly free with a candidate, by node; devices that others still use do not count.
@@ -274,11 +356,15 @@ impl<'a> Clearings<'a> {
                 let chosen = |role: &&Role| node.takes(self.spec, &role.ask.nodes);
                 let takes = node.takes_tasks && self.roles.iter().any(chosen);
                 let room = room(node, (self.ask, spot.1)).filter(|_| takes)?;
-                let slots = room / self.ask.count.max(1);
-                Some(new.insert(Begun { room, slots, cost: None, stop: Vec::new() }))
+                Some(new.insert(Begun::new(room, self.ask.count.max(1))))
             }
         }
     }
+}
+
+/// Whether a candidate shares none of its devices with others.
+fn is_whole(candidate: &Candidate) -> bool {
+    candidate.view.spots.iter().all(|spot| spot.milli == i64::from(spot.devices) * i64::from(WHOLE_MILLI))
 }
 
 /// How many devices a candidate has on which nodes, by place.

@@ -172,6 +172,7 @@ fn least<'a>(fair: &Fair<'a, '_>, claim: &Claim, party: &Party<'a>) -> Option<(C
         milli,
         // Other resources come on top.
         drawn: drawn_milli,
+        jobs: 1,
     };
     Some((cost, job))
 }
@@ -221,6 +222,7 @@ fn of_party<'a>(
             lost_milli_ms: lost_by_stopping(run.view, now),
             milli: run.view.milli,
             drawn: draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount)),
+            jobs: 1,
         };
         let (job, view, queue) = (run.job, run.view, party.place);
         let goes_before = !own && right.goes_before(run.view.priority, claim.spec.priority);

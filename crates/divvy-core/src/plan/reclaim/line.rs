@@ -28,6 +28,8 @@ pub(in crate::plan) struct Candidates<'a> {
     unseen: Unseen,
     /// Whether they are in the order of their costs.
     by_cost: bool,
+    /// Whether parts of jobs are among them, some of which go before others.
+    has_parts: bool,
 }
 
 /// Of equals the job submitted last goes first; then by index.
@@ -40,11 +42,11 @@ impl<'a> Candidates<'a> {
             let rank = |candidate: &Candidate| candidate.within.as_ref().map(|within| within.start);
             all.sort_by_key(|it| (it.cost, Reverse(it.job), Reverse(rank(it))));
             victims::tie(&mut all);
-            return Self { by_cost: true, ..Self::in_order(all) };
+            return Self { by_cost: true, has_parts: true, ..Self::in_order(all) };
         }
         let entry = |(place, it): (usize, &Candidate)| Reverse((it.cost, Reverse(it.job), place));
         let rest: Vec<_> = all.iter().enumerate().map(entry).collect();
-        Self { all, rest: rest.into(), order: Vec::new(), taken: 0, unseen: Unseen::default(), by_cost: true }
+        Self { by_cost: true, rest: rest.into(), order: Vec::new(), ..Self::in_order(all) }
     }
 
     /// Further jobs may come from these queues.
@@ -76,7 +78,8 @@ impl<'a> Candidates<'a> {
     /// For candidates that are in order already.
     pub(in crate::plan) fn in_order(all: Vec<Candidate<'a>>) -> Self {
         let order = (0..all.len()).collect();
-        Self { all, rest: BinaryHeap::new(), order, taken: 0, unseen: Unseen::default(), by_cost: false }
+        let (rest, unseen) = (BinaryHeap::new(), Unseen::default());
+        Self { all, rest, order, taken: 0, unseen, by_cost: false, has_parts: false }
     }
 
     pub(in crate::plan) fn is_empty(&self) -> bool {
@@ -118,6 +121,11 @@ impl<'a> Candidates<'a> {
     /// Whether they are in the order of their costs.
     pub(super) fn by_cost(&self) -> bool {
         self.by_cost
+    }
+
+    /// Whether parts of jobs are among them, some of which go before others.
+    pub(super) fn has_parts(&self) -> bool {
+        self.has_parts
     }
 
     /// Whether there are queues that have not been looked at.

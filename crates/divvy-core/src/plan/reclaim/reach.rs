@@ -71,6 +71,11 @@ impl Reach {
         }
     }
 
+    /// Likewise, where levels below the first that is guaranteed have what is theirs of its guarantee.
+    pub(super) fn up_to(self, right: Right) -> usize {
+        if right == Right::Guarantee { self.guarantee } else { self.by(right) }
+    }
+
     /// Whether the claim is guaranteed, or due, on such a level.
     pub(in crate::plan) fn has(self, right: Right, level: usize) -> bool {
         match right {

@@ -55,7 +55,7 @@ impl Released {
         candidates: &Candidates,
     ) -> bool {
         let Some(right) = claim.siblings_first else { return false };
-        let levels = self.reach(fair, claim).by(right);
+        let levels = self.reach(fair, claim).up_to(right);
         if levels <= self.levels {
             return false;
         }
@@ -259,7 +259,7 @@ fn keep_what_may_stay(
         None => 0,
     };
     let by = |right| if right == Right::Due { BorrowEvicts::DUE } else { BorrowEvicts::NEVER };
-    let within = |fair: &Fair, right| Reach::of(&fair.shares, claim, by(right)).by(right);
+    let within = |fair: &Fair, right| Reach::of(&fair.shares, claim, by(right)).up_to(right);
     let mut in_order = released.clone();
     in_order.sort_by_key(|index| {
         let candidate = candidates.get(*index);

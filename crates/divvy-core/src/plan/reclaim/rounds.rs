@@ -131,12 +131,13 @@ fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
     let levels = fair.shares.upwards(claim.queue).count();
     let siblings_lend = |right: &Right| {
-        let within = reach.by(*right);
-        let own = |by, level| by == *right && level <= within;
+        let within = reach.up_to(*right);
+        let own = |by, level| by == *right && reach.has(*right, level);
         0 < within && within < levels && fair.shares.anyone_lends(claim.queue, &claim.asked, own)
     };
     let rights = [Right::Guarantee, Right::Due].into_iter();
-    let mut rights = rights.filter(|right| *right == Right::Due || claim.owed).filter(siblings_lend);
+    let is_owed = claim.owed || reach.from > 1;
+    let mut rights = rights.filter(|right| *right == Right::Due || is_owed).filter(siblings_lend);
     let right = rights.next().filter(|_| !claim.starves)?;
     let spares = Spares { own: spares_own(fair, claim), ..Spares::default() };
     by_stops(fair, &Claim { siblings_first: Some(right), spares: Some(&spares), ..claim.clone() })

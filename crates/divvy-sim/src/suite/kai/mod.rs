@@ -39,9 +39,6 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
         asked.queues.iter().any(|queue| queue.cpu_milli.is_some() || queue.memory_bytes.is_some());
     let queues = asked.queues.iter().map(|text| queue(asked, text, (&paths, hosts_said))).collect();
     let actors = asked.jobs.iter().map(|job| actor(asked, job, &paths)).collect::<Result<Vec<_>, _>>()?;
-    if is_broken_beside_others(&actors) {
-        return Err(Obstacle::no_word("a running gang below its minimum while others wait"));
-    }
     let hosts = asked.nodes.iter().map(|node| host(asked, node)).collect();
     let stage = set(of_phases(policy, asked), hosts, queues, actors)?;
     // A case of one phase asks what is done within a cycle; one of all phases, how the pool comes to rest.
@@ -66,20 +63,6 @@ fn paths_by_age(asked: &Asked) -> BTreeMap<String, String> {
     });
     let paths = paths(of);
     aged.iter().filter_map(|(name, aged)| Some((name.clone(), paths.get(aged)?.clone()))).collect()
-}
-
-/// Whether a gang runs with fewer tasks than it needs while another job waits.
-fn is_broken_beside_others(actors: &[Actor]) -> bool {
-    let seats =
-        |actor: &Actor| actor.running.as_ref().map(|running| running.seats.clone()).unwrap_or_default();
-    let is_broken = |actor: &Actor| {
-        let seated = seats(actor).into_iter().zip(0u32..).filter_map(|(seat, rank)| seat.map(|_| rank));
-        actor.running.is_some() && !actor.spec.gang.is_whole(&seated.collect())
-    };
-    let waits = |actor: &Actor| actor.running.is_none() || seats(actor).contains(&None);
-    let waiting: Vec<&str> =
-        actors.iter().filter(|actor| waits(actor)).map(|actor| actor.name.as_str()).collect();
-    actors.iter().any(|actor| is_broken(actor) && waiting.iter().any(|other| *other != actor.name))
 }
 
 /// Switches off the phases that are not asked about, where there is a switch.
@@ -180,8 +163,11 @@ fn queue(asked: &Asked, text: &QueueText, (paths, hosts_said): (&BTreeMap<String
         let limit = line(text).and_then(|line| line.limit);
         queue.limit.extend(limit.map(|limit| (resource, amount(limit))));
     }
-    // Hundredths: weights are whole numbers, and only their proportion counts.
-    let weight = text.gpu.over_quota_weight.unwrap_or(1.0);
+    // Hundredths: weights are whole numbers, and only their proportion counts. Without GPUs the others of a queue's weights count.
+    let has_gpus = asked.nodes.iter().any(|node| node.gpus > 0);
+    let hosts = text.cpu_milli.as_ref().or(text.memory_bytes.as_ref());
+    let line = hosts.filter(|_| !has_gpus).unwrap_or(&text.gpu);
+    let weight = line.over_quota_weight.unwrap_or(1.0);
     queue.weight = if weight < 0.0 { 100 } else { (weight * 100.0).round() as u32 };
     queue.priority = text.priority.unwrap_or(100);
     queue
@@ -190,7 +176,8 @@ fn queue(asked: &Asked, text: &QueueText, (paths, hosts_said): (&BTreeMap<String
 /// What a queue says of a resource.
 type Line = fn(&QueueText) -> Option<&Entitlement>;
 
-/// What a queue deserves: at most what each queue above it does, since those are compared where the paths part.
+/// What a queue deserves: at most what each queue above it does that has others beside it, since those are compared where the paths
+/// part.
 fn deserved(asked: &Asked, text: &QueueText, line: Line) -> Option<f64> {
     let parent = |text: &&QueueText| {
         let above = text.parent.as_ref()?;
@@ -198,14 +185,24 @@ fn deserved(asked: &Asked, text: &QueueText, line: Line) -> Option<f64> {
     };
     // This ends even if parents go round in a circle.
     let upwards = std::iter::successors(Some(text), parent).take(asked.queues.len());
-    upwards.filter_map(|text| line(text)?.deserved).reduce(f64::min)
+    let has_siblings = |text: &&QueueText| {
+        asked.queues.iter().any(|other| other.parent == text.parent && other.name != text.name)
+    };
+    let bounds = upwards.enumerate().filter(|(above, text)| *above == 0 || has_siblings(text));
+    bounds.filter_map(|(_, text)| line(text)?.deserved).reduce(f64::min)
 }
 
 fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<Actor, Obstacle> {
     let path = paths
         .get(&job.queue)
         .ok_or_else(|| Obstacle::Broken(format!("the case has no queue {:?}", job.queue)))?;
-    let (gang, ranks) = gang(asked, job)?;
+    let (mut gang, ranks) = gang(asked, job)?;
+    let is_seated = |index: &usize| job.tasks[*index].state != State::Pending;
+    let seated: BTreeSet<u32> =
+        ranks.iter().zip(0u32..).filter(|(index, _)| is_seated(index)).map(|(_, rank)| rank).collect();
+    if !seated.is_empty() && !gang.is_whole(&seated) {
+        as_it_runs(&mut gang, 0, &seated);
+    }
     let mut spec = plain_spec(&job.name, path, gang);
     (spec.priority, spec.preemptible) = (job.priority, job.preemptible);
     let tasks = || ranks.iter().map(|index| &job.tasks[*index]);
@@ -238,6 +235,28 @@ fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<A
         lingers: job.deleted_during_test || stuck,
         tasks: tasks().map(|task| Task { id: task.id.clone(), group: task.group.clone() }).collect(),
     })
+}
+
+/// Lets a gang that runs with fewer tasks than it needs be content with these: what it lacks it may still get.
+fn as_it_runs(group: &mut Group, first: u32, seated: &BTreeSet<u32>) {
+    match group {
+        Group::Role(role) => {
+            let here = seated.range(first..first + role.maximum).count() as u32;
+            role.minimum = role.minimum.min(here.max(1));
+        }
+        Group::Branch(branch) => {
+            let (mut next, mut run) = (first, 0);
+            for group in &mut branch.groups {
+                let begin = next;
+                next += group.most_tasks();
+                if seated.range(begin..next).next().is_some() {
+                    run += 1;
+                    as_it_runs(group, begin, seated);
+                }
+            }
+            branch.minimum = branch.minimum.min(run);
+        }
+    }
 }
 
 /// Where a task runs, if it does.

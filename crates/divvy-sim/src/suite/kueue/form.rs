@@ -173,8 +173,14 @@ pub(super) struct ForeignPod {
     pub(super) node: Option<String>,
     #[serde(default, deserialize_with = "amount")]
     pub(super) request: BTreeMap<String, i64>,
-    #[serde(rename = "phase")]
-    _phase: Option<Anything>,
+    pub(super) phase: Option<String>,
+}
+
+impl ForeignPod {
+    /// Whether it has ended: then it holds nothing.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.phase.as_deref(), Some("Failed" | "Succeeded"))
+    }
 }
 
 #[derive(Debug, Deserialize)]

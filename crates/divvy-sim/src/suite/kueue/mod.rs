@@ -14,7 +14,7 @@ use super::stage::{Actor, Host, NOW, Running, Seat, Stage, Task, devices, plain_
 use divvy_core::amount::Resource;
 use divvy_core::controller::Controller;
 use divvy_core::model::ask::{Alternative, Ask};
-use divvy_core::model::choice::{NodeChoice, Toleration};
+use divvy_core::model::choice::{NodeChoice, Taint, Toleration};
 use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::job::JobSpec;
 use divvy_core::model::newer::Newer;
@@ -22,8 +22,10 @@ use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::{Policy, Surplus};
 use divvy_core::model::queue::Queue;
 use divvy_core::model::topology::{Slice, TopologyAsk};
-use divvy_core::time::Span;
-use form::{Assigned, Flavor, ForeignPod, Job, Kind, Node, Placement, Podset, State, TopologyText, Usage};
+use divvy_core::time::{Span, Time};
+use form::{
+    Assigned, Domain, Flavor, ForeignPod, Job, Kind, Node, Placement, Podset, State, TopologyText, Usage,
+};
 use quota::Quotas;
 
 pub(super) use form::Asked;
@@ -34,6 +36,10 @@ const POOL: &str = "pool";
 const FLAVOR: &str = "flavor";
 /// The queue of what runs outside the system, and of jobs without a queue.
 const OUTSIDE: &str = "outside-of-all-queues";
+/// When a job starts that never does.
+const NEVER: Time = Time(i64::MAX / 2);
+/// The node of running jobs that lie on none of the nodes of their case: they hold their quotas.
+const ELSEWHERE: &str = "elsewhere";
 /// The priority of what is in use where a case lists no jobs: below all others.
 const LOWEST: i32 = -1_000_000;
 
@@ -157,6 +163,7 @@ impl Scene<'_> {
             spec.most_tasks = node.allocatable.get("pods").and_then(|most| u32::try_from(*most).ok());
             hosts.push((spec, devices));
         }
+        hosts.extend(self.elsewhere());
         Ok(hosts)
     }
 
@@ -174,7 +181,10 @@ impl Scene<'_> {
     /// The name of that node.
     fn pool(&self, flavor: &str) -> String {
         let podsets = || self.asked.jobs.iter().flat_map(|job| &job.podsets);
-        let apart = self.quotas.by_flavor && !self.quotas.by_amount;
+        // Where all that a task takes comes from one flavor, it may be an amount of that flavor's node.
+        let groups = || self.asked.queues.iter().flat_map(|queue| &queue.quotas).map(|quota| quota.group);
+        let of_one = || groups().max() == groups().min();
+        let apart = self.quotas.by_flavor && (!self.quotas.by_amount || of_one());
         let apart = apart && podsets().any(|podset| podset.shared_group().is_some());
         if apart && !flavor.is_empty() { format!("{POOL} of {flavor}") } else { POOL.to_owned() }
     }
@@ -205,16 +215,15 @@ impl Scene<'_> {
 
     fn actors(&self) -> Result<Vec<Actor>, Obstacle> {
         let jobs = self.asked.jobs.iter().map(|job| self.actor(job));
-        let foreign = self.asked.foreign_pods.iter().filter_map(|pod| self.foreign(pod));
+        let foreign = self.asked.foreign_pods.iter().filter(|pod| !pod.is_over());
+        let foreign = foreign.filter_map(|pod| self.foreign(pod));
         let usage = self.asked.usage.iter().map(|usage| self.usage(usage));
         jobs.chain(foreign).chain(usage).collect()
     }
 
     fn actor(&self, job: &Job) -> Result<Actor, Obstacle> {
-        let queue =
-            job.queue.as_ref().map_or(Some(OUTSIDE), |queue| self.paths.get(queue).map(String::as_str));
-        let queue =
-            queue.ok_or_else(|| Obstacle::Broken(format!("{}: the case has no such queue", job.name)))?;
+        let path = job.queue.as_ref().and_then(|queue| self.paths.get(queue));
+        let queue = path.map_or(OUTSIDE, String::as_str);
         let runs = matches!(job.state, State::Admitted | State::Evicting);
         let podsets = job.podsets.iter().filter(|podset| podset.count > 0);
         let groups = podsets.map(|podset| self.podset(job, podset, runs)).collect::<Result<Vec<_>, _>>()?;
@@ -233,6 +242,13 @@ impl Scene<'_> {
             gang(self.asked, job, groups.into_iter().map(|(role, _)| role).collect())?,
         );
         spec.priority = job.priority;
+        // In a queue that is not there, or with blocks of no size, it never starts.
+        let is_lost = job.queue.is_some() && path.is_none();
+        let apart = job.podsets.iter().filter(|podset| podset.shared_group().is_none());
+        let mut topologies = apart.filter_map(|podset| podset.topology.as_ref());
+        if !runs && (is_lost || topologies.any(TopologyText::lacks_size)) {
+            spec.start_after = Some(NEVER);
+        }
         let since = NOW - ms(job.reserved_age_s.unwrap_or(0.0));
         // The present is when the youngest was submitted, if its age is below zero.
         let youngest = self.asked.jobs.iter().filter_map(|job| job.age_s).fold(0.0, f64::min);
@@ -298,27 +314,66 @@ impl Scene<'_> {
         })
     }
 
+    /// The nodes of a domain in which pods run.
+    fn of_domain<'s>(
+        &'s self,
+        placement: &'s Placement,
+        domain: &'s Domain,
+    ) -> impl Iterator<Item = &'s Node> {
+        let is_in = |node: &Node, (level, value): (&String, &String)| {
+            node.labels.get(level) == Some(value) || node.name == *value
+        };
+        let there = move |node: &&Node| placement.levels.iter().zip(&domain.values).all(|of| is_in(node, of));
+        self.asked.nodes.iter().filter(there)
+    }
+
+    /// A node with what running jobs hold that lie on none of the nodes of the case, if there are any. No other job may lie there.
+    fn elsewhere(&self) -> Option<Host> {
+        let runs = |job: &&Job| matches!(job.state, State::Admitted | State::Evicting);
+        let lies_elsewhere = |assigned: &&Assigned| {
+            assigned.placement.as_ref().is_none_or(|placement| {
+                let mut domains = placement.domains.iter();
+                domains.any(|domain| self.of_domain(placement, domain).next().is_none())
+            })
+        };
+        let assigned = self.asked.jobs.iter().filter(runs).flat_map(|job| &job.assigned);
+        let (mut lines, mut amounts) = (BTreeMap::new(), BTreeMap::new());
+        for assigned in assigned.filter(lies_elsewhere) {
+            for (resource, usage) in
+                assigned.usage.iter().filter(|(resource, _)| self.quotas.counts(resource))
+            {
+                let flavor = assigned.flavors.get(resource).cloned().unwrap_or_default();
+                *lines.entry((flavor, resource.clone())).or_insert(0) += usage;
+                *amounts.entry(resource.clone()).or_insert(0) += usage;
+            }
+        }
+        let (mut spec, devices) = (!lines.is_empty()).then(|| self.host(ELSEWHERE, Vec::new(), &lines))?;
+        if self.quotas.by_amount {
+            fill(&mut spec, &amounts);
+        }
+        let (value, effect) = (String::new(), String::new());
+        spec.face.taints.push(Taint { key: ELSEWHERE.to_owned(), value, effect });
+        Some((spec, devices))
+    }
+
     fn seats(&self, assigned: Option<&Assigned>, count: u32) -> Result<Vec<Seat>, Obstacle> {
         let seat = |node: &str| Seat { node: node.to_owned(), ..Seat::default() };
         if self.asked.nodes.is_empty() {
             let flavor = assigned.and_then(|assigned| assigned.flavors.values().next());
             return Ok(vec![seat(&self.pool(flavor.map_or("", String::as_str))); count as usize]);
         }
-        let placement = assigned.and_then(|assigned| assigned.placement.as_ref());
-        let placement =
-            placement.ok_or_else(|| Obstacle::no_word("a running job whose nodes are not said"))?;
+        let Some(placement) = assigned.and_then(|assigned| assigned.placement.as_ref()) else {
+            return Ok(vec![seat(ELSEWHERE); count as usize]);
+        };
         let mut seats = Vec::new();
         for domain in &placement.domains {
-            let there = |node: &&Node| {
-                let of = placement.levels.iter().zip(&domain.values);
-                of.into_iter()
-                    .all(|(level, value)| node.labels.get(level) == Some(value) || node.name == *value)
-            };
-            let mut nodes = self.asked.nodes.iter().filter(there);
-            match (nodes.next(), nodes.next()) {
-                (Some(node), None) => seats.extend(vec![seat(&node.name); domain.count as usize]),
+            let mut nodes = self.of_domain(placement, domain);
+            let node = match (nodes.next(), nodes.next()) {
+                (Some(node), None) => &node.name,
+                (None, _) => ELSEWHERE,
                 _ => return Err(Obstacle::no_word("a running job whose nodes are not said")),
-            }
+            };
+            seats.extend(vec![seat(node); domain.count as usize]);
         }
         // Usage that cannot be divided evenly is held by one pod.
         seats.truncate(count as usize);
@@ -466,7 +521,8 @@ fn gang(asked: &Asked, job: &Job, roles: Vec<Role>) -> Result<Group, Obstacle> {
     if groups.len() == 1 {
         return Ok(groups.remove(0));
     }
-    let minimum = groups.len() as u32;
+    // Where only places are asked for, each podset that does not share a domain is asked about by itself.
+    let minimum = if asked.kind == Kind::Placement { 1 } else { groups.len() as u32 };
     Ok(Group::Branch(Branch {
         name: "main".into(),
         minimum,
@@ -523,6 +579,11 @@ impl Assigned {
 }
 
 impl TopologyText {
+    /// Whether it names a level for blocks, but not how large these are.
+    fn lacks_size(&self) -> bool {
+        self.slice_required_level.is_some() && self.slice_size.is_none() && self.slice_constraints.is_empty()
+    }
+
     fn slices(&self) -> Vec<Slice> {
         let one = self.slice_size.zip(self.slice_required_level.clone());
         let one = one.map(|(tasks, within)| Slice { tasks, within });

@@ -54,11 +54,9 @@ fn toleration(text: &TolerationText) -> Toleration {
     Toleration { key: text.key.clone().filter(|key| !key.is_empty()), value, effect: None }
 }
 
-/// Whether pods may have a flavor: of the labels that they want, only those that flavors speak of count.
-pub(super) fn may_have(choice: &NodeChoice, flavor: &Flavor, flavors: &[Flavor]) -> bool {
-    let spoken_of = |condition: &Condition| {
-        flavors.iter().any(|flavor| flavor.node_labels.contains_key(&condition.label))
-    };
+/// Whether pods may have a flavor: of the labels that they want, only those that the flavor speaks of count.
+pub(super) fn may_have(choice: &NodeChoice, flavor: &Flavor) -> bool {
+    let spoken_of = |condition: &Condition| flavor.node_labels.contains_key(&condition.label);
     let sets = choice.any_of.iter();
     let any_of = sets.map(|set| set.iter().filter(|condition| spoken_of(condition)).cloned().collect());
     let choice = NodeChoice { any_of: any_of.collect(), tolerates: choice.tolerates.clone() };

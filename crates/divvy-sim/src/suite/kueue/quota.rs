@@ -50,6 +50,8 @@ pub(super) struct Quotas {
     units: BTreeMap<String, i64>,
 }
 
+/// The weight of a queue that has one of 1.
+const WEIGHT_OF_ONE: f64 = 100_000.0;
 /// What a quota of tasks is called.
 const PODS: &str = "pods";
 /// The flavor of what nobody has a quota for.
@@ -150,10 +152,11 @@ impl Quotas {
     ) -> Result<Vec<BTreeMap<String, String>>, Obstacle> {
         let choice = nodes::choice(podset, &asked.flavors)?;
         let may_have = |name: &str| {
-            let flavor = asked.flavors.iter().find(|flavor| flavor.name == *name);
-            flavor.is_none_or(|flavor| {
-                nodes::may_have(&choice, flavor, &asked.flavors) && nodes::has_level(asked, flavor, podset)
-            })
+            match asked.flavors.iter().find(|flavor| flavor.name == *name) {
+                Some(flavor) => nodes::may_have(&choice, flavor) && nodes::has_level(asked, flavor, podset),
+                // Where flavors are listed, nobody has one that is not.
+                None => asked.flavors.is_empty(),
+            }
         };
         let queue = job.queue.as_deref();
         let request = self.request(asked, queue, podset);
@@ -175,7 +178,12 @@ impl Quotas {
                 resources.map(move |resource| (quota, resource))
             });
         let mut groups: BTreeMap<u32, (Vec<&str>, BTreeSet<&String>)> = BTreeMap::new();
+        let mut group_of: BTreeMap<&String, u32> = BTreeMap::new();
         for (quota, resource) in quotas {
+            // A resource of several groups is served by the first of them.
+            if *group_of.entry(resource).or_insert(quota.group) != quota.group {
+                continue;
+            }
             let (flavors, resources) = groups.entry(quota.group).or_default();
             resources.insert(resource);
             if !flavors.contains(&quota.flavor.as_str())
@@ -183,6 +191,13 @@ impl Quotas {
                 && is_chosen(quota, resource)
             {
                 flavors.push(&quota.flavor);
+            }
+        }
+        // What was chosen without a quota of the queue's own is borrowed.
+        for (resource, flavor) in chosen.iter().flat_map(|wanted| &wanted.flavors) {
+            if wanted(resource) && !group_of.contains_key(resource) {
+                let group = u32::MAX - groups.len() as u32;
+                groups.insert(group, (vec![flavor], [resource].into()));
             }
         }
         // Where flavors are devices, there is one resource and so one group.
@@ -363,15 +378,20 @@ impl Quotas {
             let lends = if top { Some(0) } else { own.and_then(|quota| quota.lend_limit) };
             // A leaf without a quota for something cannot have it, unless its flavor is named without one.
             let is_named = text.quotas.iter().any(|quota| quota.flavor == line.0 && quota.resource.is_none());
-            let none = own.is_none() && text.kind == QueueKind::Queue && !is_named;
+            let is_chosen = || {
+                let own = asked.jobs.iter().filter(|job| job.queue.as_ref() == Some(&text.name));
+                let mut chosen = own.flat_map(|job| &job.wanted_flavors).flat_map(|wanted| &wanted.flavors);
+                chosen.any(|(resource, flavor)| (flavor, resource) == (&line.0, &line.1))
+            };
+            let none = own.is_none() && text.kind == QueueKind::Queue && !is_named && !is_chosen();
             queue.limit.extend(none.then(|| self.limit(&line, 0)));
             queue.guarantee.extend([self.limit(&line, tree.total(text, &line))]);
             queue.borrow.extend(borrows.map(|borrows| self.limit(&line, borrows)));
             queue.lend.extend(lends.map(|lends| self.limit(&line, lends)));
         }
         knobs(&mut queue, asked, text);
-        // Hundredths: weights are whole numbers, and only their proportion counts.
-        queue.weight = (text.fair_weight.unwrap_or(1.0) * 100.0).round() as u32;
+        // Weights are whole numbers, and only their proportion counts. Who has none goes after all others, and gets what these leave.
+        queue.weight = (text.fair_weight.unwrap_or(1.0) * WEIGHT_OF_ONE).round().max(1.0) as u32;
         queue
     }
 }

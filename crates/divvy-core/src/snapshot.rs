@@ -439,7 +439,7 @@ pub struct Before {
 
 /// Whether any queue gives its users seats of their own, or keeps nodes for its jobs.
 fn has_stands(state: &State) -> bool {
-    state.has_users() || state.keeps_nodes()
+    state.has_seats() || state.keeps_nodes()
 }
 
 /// The job that keeps its place, whichever job wants it.

@@ -139,3 +139,16 @@ plan",
         "#]],
     );
 }
+
+#[test]
+fn who_starves_in_a_queue_above_others_is_helped_by_a_job_below() {
+    check(
+        "{half_life: none, borrow_evicts: false, starve_after: 2h}",
+        "node n1 2xh100\nqueue a\nqueue a/b\nsubmit x a/b 1 array=0-1\nplan\nsubmit y a 1\nplan\npass 130m\nplan",
+        expect![[r#"
+            place x_0 n1:0
+            place x_1 n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}

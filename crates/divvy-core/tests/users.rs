@@ -174,3 +174,53 @@ fn who_is_new_to_a_queue_gets_a_seat_as_if_he_had_always_been_there() {
         assert_eq!(plan::plan(state, kept, now).0, plan::plan(state, anew, now).0, "{line}");
     }
 }
+
+#[test]
+fn jobs_of_a_queue_with_queues_below_it_have_their_part_beside_these() {
+    check(
+        "node n1 4xh100\nqueue d\nqueue d/e guarantee=2\nsubmit own d 1 array=0-5\nplan\npass 10m\nsubmit e d/e 1 array=0-1\nplan",
+        expect![[r#"
+            place own_0 n1:0
+            place own_1 n1:1
+            place own_2 n1:2
+            place own_3 n1:3
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop own_3 Reclaimed by e_0
+            stop own_2 Reclaimed by e_1
+            promise e_0 n1:3
+            promise e_1 n1:2
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_guaranteed_to_a_queue_and_to_none_below_it_is_its_own_jobs() {
+    check(
+        "node n1 4xh100\nqueue d guarantee=3\nqueue d/e guarantee=1\nqueue o\nsubmit below d/e 1 array=0-2\nsubmit other o 1\nplan\n\
+        pass 10m\nsubmit own d 2\nplan",
+        expect![[r#"
+            place below_0 n1:0
+            place below_1 n1:1
+            place below_2 n1:2
+            place other n1:3
+            stop below_2 Reclaimed by own
+            stop below_1 Reclaimed by own
+            promise own n1:1+n1:2
+        "#]],
+    );
+}
+
+#[test]
+fn jobs_of_a_queue_move_to_a_place_of_their_own_when_queues_come_below_it_and_back() {
+    check(
+        "node n1 2xh100\nqueue d\nsubmit own d 1 array=0-1\nplan\npass 10m\nqueue d/e guarantee=1\nsubmit e d/e 1\nplan\n\
+        cancel e\nplan\nremove d/e\nplan",
+        expect![[r#"
+            place own_0 n1:0
+            place own_1 n1:1
+            stop own_1 Reclaimed by e
+            promise e n1:1
+            drop e Cancelled
+        "#]],
+    );
+}

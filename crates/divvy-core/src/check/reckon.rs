@@ -34,11 +34,19 @@ pub(super) fn counts(state: &State, placement: &Placement) -> Vec<(Resource, i64
     counted
 }
 
-/// Where a job stands: in its queue or, where that is divided among users, at its user's seat there.
+/// Where a job stands: in its queue or, where that is divided among users, at its user's seat there; where there are queues below it, at
+/// the seat of all its users.
 pub(super) fn stand(state: &State, job: &Job) -> String {
     let queue = &job.spec.queue;
+    let is_above = || {
+        state
+            .queues
+            .keys()
+            .any(|path| path.strip_prefix(queue.as_str()).is_some_and(|rest| rest.starts_with('/')))
+    };
     match state.queues.get(queue).map(|queue| queue.users.is_unsaid()) {
         Some(false) => format!("{queue}/@{}", job.owner.name.replace('/', "%2F")),
+        Some(true) if is_above() => format!("{queue}/@"),
         _ => queue.clone(),
     }
 }

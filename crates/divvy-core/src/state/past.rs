@@ -10,6 +10,7 @@ use super::State;
 use super::digest::{Remembered, fingerprint};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::policy::{Policy, Preempt, Share};
+use crate::model::queue::seat;
 use crate::model::recollection::Recollection;
 use crate::reason::Reason;
 use crate::time::{Span, Time};
@@ -202,7 +203,7 @@ impl State {
         half_life_ms > 0
             && share == Share::Fill
             && preempt != Preempt::Walk
-            && (self.queues.len() > 1 || self.has_users())
+            && (self.queues.len() > 1 || self.has_seats())
     }
 
     /// The past as it would be computed at a moment.
@@ -225,6 +226,7 @@ impl State {
         past.since = Some(now);
         let charges = self.charges(now);
         for (path, known) in known {
+            let path = &self.stand_of_own(path);
             let used_milli_ms = left.of(i128::from(known.used_gpu_ms) * whole);
             let credit_milli_ms = left.of(i128::from(known.credit_gpu_ms) * whole);
             let record = Record {
@@ -282,6 +284,14 @@ impl State {
             return;
         }
         let mut past = std::mem::take(&mut self.past);
+        // What the jobs of a queue used goes with them where they stand now.
+        for queue in self.queues.keys() {
+            let (own, together) = (self.stand_of_own(queue), seat(queue, ""));
+            let before = if own == *queue { &together } else { queue };
+            if let Some(record) = past.queues.remove(before) {
+                past.queues.entry(own).or_insert(record);
+            }
+        }
         for (path, charged) in self.charges(now) {
             past.queues.entry(path.into_owned()).or_default().charged_milli_ms = charged;
         }

@@ -71,6 +71,8 @@ fn statuses(controller: &Controller, now: Time) -> BTreeMap<String, QueueStatus>
         rows.iter().map(|row| (row.queue.clone(), status(row))).collect();
     for (path, known) in state.recollections(now) {
         let (queue, user) = user_at(&path).map_or((path.as_str(), None), |(queue, user)| (queue, Some(user)));
+        // What its users have together, who are not told apart, a queue has.
+        let user = user.filter(|user| !user.is_empty());
         let Some(status) = all.get_mut(queue) else { continue };
         let usage = status.usage.get_or_insert_with(|| Usage { as_of: text(now), ..Usage::default() });
         note(usage, user, known);

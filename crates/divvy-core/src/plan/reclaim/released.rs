@@ -259,7 +259,7 @@ fn keep_what_may_stay(
         None => 0,
     };
     let by = |right| if right == Right::Due { BorrowEvicts::DUE } else { BorrowEvicts::NEVER };
-    let within = |fair: &Fair, right| Reach::of(&fair.shares, claim, by(right)).up_to(right);
+    let has = |fair: &Fair, right, level| Reach::of(&fair.shares, claim, by(right)).has(right, level);
     let mut in_order = released.clone();
     in_order.sort_by_key(|index| {
         let candidate = candidates.get(*index);
@@ -278,7 +278,7 @@ fn keep_what_may_stay(
             continue;
         }
         fair.shares.stop(candidate.queue, &candidate.draws, -1);
-        let is_theirs = || claim.siblings_first.is_none_or(|right| within(fair, right) >= farthest);
+        let is_theirs = || claim.siblings_first.is_none_or(|right| has(fair, right, farthest));
         // The claim must stay within its limits with those that stay, even where it adds nothing to what is exceeded.
         if fair.trial.exceeded(claim.spec.stand(), 0).is_some()
             || fair.shares.lends(claim.queue, taken).is_err()

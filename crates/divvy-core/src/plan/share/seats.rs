@@ -1,4 +1,5 @@
-//! Part of phase 1, share: users of a queue that is divided among them. Each has a place below the queue, as a queue has.
+//! Part of phase 1, share: users of a queue that is divided among them. Each has a place below the queue, as a queue has. So have all
+//! of them together in a queue that has other queues below it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ impl Shares {
         (queue, place): (&Queue, usize),
         by_path: &mut BTreeMap<String, usize>,
     ) {
-        let Some(users) = queue.users.said() else { return };
+        let Some(users) = state.seating(&queue.path) else { return };
         for seat in state.seats_of(&queue.path) {
             by_path.insert(seat.to_owned(), self.add_seat(users, seat, place));
         }
@@ -34,7 +35,7 @@ impl Shares {
     /// Gives a user who is new to a queue a seat there, beside the seats that exist: the cost grows only with the users of
     /// that queue. Returns whether that suffices: where queues keep or borrow, that is computed anew for the whole tree.
     pub(crate) fn seat_newcomer(&mut self, state: &State, seat: &str) -> bool {
-        let known = user_at(seat).and_then(|(queue, _)| Some((queue, state.users_of(queue)?)));
+        let known = user_at(seat).and_then(|(queue, _)| Some((queue, state.seating(queue)?)));
         let Some((queue, users)) = known.filter(|_| self.loans.is_none()) else { return false };
         let place = self.place(queue);
         let own = self.add_seat(users, seat, place);

@@ -497,10 +497,7 @@ impl fmt::Display for Change {
             Change::RaiseGuarantee(raise) => f.write_str(&raise.text("guarantee")),
             Change::RaiseBorrow(raise) => f.write_str(&raise.text("what may be borrowed")),
             Change::RaiseLend(raise) => f.write_str(&raise.text("what is lent")),
-            Change::Weigh { queue, user: None } => write!(f, "a weight of 1 for {queue} (it has 0)"),
-            Change::Weigh { queue, user: Some(user) } => {
-                write!(f, "a weight of 1 for {user} among the users of {queue} (it is 0)")
-            }
+            Change::Weigh { queue, user } => f.write_str(&weight(queue, user.as_deref())),
             Change::Prioritise { to } => write!(f, "priority {to} for it"),
             Change::AnyOrder => write!(f, "an order that is not strict"),
             Change::AddRoom { tasks, devices, model, kept, class } => {
@@ -533,6 +530,14 @@ impl Change {
             }
             _ => write!(f, "wait until its start time"),
         }
+    }
+}
+
+/// Names a queue, or a user of it, that has no weight.
+fn weight(queue: &str, user: Option<&str>) -> String {
+    match user {
+        None => format!("a weight of 1 for {queue} (it has 0)"),
+        Some(user) => format!("a weight of 1 for {user} among the users of {queue} (it is 0)"),
     }
 }
 

@@ -51,7 +51,12 @@ fn one_queue_is_changed_and_all_else_stays_as_it_is() {
 policy: {min_runtime: 10m}";
     assert_eq!(yaml(&pool), expected);
     assert_eq!(pool.say("queues set lab/vision --weight 3").ok(), "nothing changes");
-    pool.say("queues set lab/asr --create --guarantee 2").ok();
+    let said = pool.say("queues set lab/asr --create --guarantee 2 --submit user:nobody-is-called-so");
+    assert!(
+        said.ok().contains("note: queue lab/asr: the machine has no user \"nobody-is-called-so\"\n"),
+        "{said:?}"
+    );
+    assert!(!pool.say("queues set lab/asr --submit everyone").ok().contains("note:"));
     assert!(yaml(&pool).contains("  lab/asr:    {guarantee: 2}\n"), "{}", yaml(&pool));
     let beyond = pool.say("reserve -g 6 --queue lab/vision --for 1h");
     assert!(beyond.code == 65 && beyond.err.contains("the rest would stand idle"), "{beyond:?}");

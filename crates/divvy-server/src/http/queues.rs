@@ -144,7 +144,7 @@ async fn put_in_force(
     pool: &Pool,
     (wanted, text): (Settings, Option<&str>),
     (person, how): (Person, ChangeQuery),
-    strangers: Vec<String>,
+    strangers: BTreeMap<String, String>,
 ) -> Answer {
     let note = how.note.filter(|note| !note.trim().is_empty());
     let (diff, notices, command) = {
@@ -157,7 +157,7 @@ async fn put_in_force(
         let mut notices = queue::notices(&wanted.queues, controller.snapshot());
         notices.extend(models::unknown(&wanted, state));
         notices.extend(without_default(state, &wanted.queues));
-        notices.extend(strangers);
+        notices.extend(of_strangers(state, &strangers));
         let command = Command::Configure(Box::new(wanted), person, note);
         // A trial refuses what the change itself would be refused for.
         decide(state, &command).map_err(|rejection| refusal::problem(Refusal::Rejected(rejection)))?;
@@ -189,8 +189,8 @@ fn understood(text: &str) -> Result<Settings, Problem> {
 /// Queues as the machine knows who is named in them.
 struct Resolved {
     queues: Vec<Queue>,
-    /// Notes about users whom the machine does not have: they may come later.
-    strangers: Vec<String>,
+    /// Users whom the machine does not have, each with a queue that names them: they may come later.
+    strangers: BTreeMap<String, String>,
 }
 
 /// So many users whom the machine does not have are named.
@@ -224,23 +224,32 @@ async fn resolved(pool: &Pool, mut queues: Vec<Queue>, text: Option<&str>) -> Re
     })
 }
 
-/// Notes about users who are named in queues and whom the machine does not have.
-fn strangers(queues: &[Queue]) -> Vec<String> {
-    let mut known: BTreeMap<&str, bool> = BTreeMap::new();
-    let mut notes = Vec::new();
+/// The users whom a queue names.
+fn named(queue: &Queue) -> BTreeSet<&String> {
+    let members = queue.submit.iter().chain(queue.admins.0.iter().flatten());
+    let members = members.chain(queue.default_for.0.iter().flatten()).filter_map(|member| match member {
+        Member::User(name) => Some(name),
+        Member::Group(..) => None,
+    });
+    members.chain(queue.users.0.iter().flat_map(|users| users.weight.keys())).collect()
+}
+
+/// Users who are named in queues and whom the machine does not have, each with the first queue that names them.
+fn strangers(queues: &[Queue]) -> BTreeMap<String, String> {
+    let (mut asked, mut strangers) = (BTreeSet::new(), BTreeMap::new());
     for queue in queues {
-        let members = queue.submit.iter().chain(queue.admins.0.iter().flatten());
-        let members = members.chain(queue.default_for.0.iter().flatten()).filter_map(|member| match member {
-            Member::User(name) => Some(name),
-            Member::Group(..) => None,
-        });
-        let weighed = queue.users.0.iter().flat_map(|users| users.weight.keys());
-        let named: BTreeSet<&String> = members.chain(weighed).collect();
-        for name in named {
-            if notes.len() < MOST_STRANGERS && !*known.entry(name).or_insert_with(|| people::is_user(name)) {
-                notes.push(format!("queue {}: the machine has no user {name:?}", queue.path));
+        for name in named(queue) {
+            if asked.insert(name) && !people::is_user(name) {
+                strangers.insert(name.clone(), queue.path.clone());
             }
         }
     }
-    notes
+    strangers
+}
+
+/// Notes about those of them who were not named before.
+fn of_strangers(state: &State, strangers: &BTreeMap<String, String>) -> Vec<String> {
+    let before: BTreeSet<&String> = state.queues.values().flat_map(named).collect();
+    let new = strangers.iter().filter(|(name, _)| !before.contains(name)).take(MOST_STRANGERS);
+    new.map(|(name, queue)| format!("queue {queue}: the machine has no user {name:?}")).collect()
 }

@@ -149,6 +149,9 @@ fn who_starves_in_a_queue_above_others_is_helped_by_a_job_below() {
             place x_0 n1:0
             place x_1 n1:1
             wait DV-GPUS-BUSY: every GPU that would do is taken
+            first y
+            stop x_1 Starved by y
+            promise y n1:1
         "#]],
     );
 }

@@ -75,7 +75,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "FILE")]
     per_job: Option<PathBuf>,
     /// Draw queue, use and completion times as SVG
-    #[arg(long, value_name = "FILE", value_parser = drawing)]
+    #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     #[command(flatten)]
     format: FormatFlag,
@@ -84,17 +84,6 @@ pub(crate) struct Replay {
 /// `0` needs no unit.
 fn penalty(text: &str) -> Result<Span, String> {
     if text == "0" { Ok(Span(0)) } else { whole_seconds(text) }
-}
-
-/// A drawing is SVG, so its file is not called otherwise.
-fn drawing(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    match path.extension() {
-        Some(other) if !other.eq_ignore_ascii_case("svg") => {
-            Err("the drawing is SVG: name it out.svg".to_owned())
-        }
-        _ => Ok(path),
-    }
 }
 
 /// A trace counts in seconds.

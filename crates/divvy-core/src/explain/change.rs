@@ -501,8 +501,7 @@ impl fmt::Display for Change {
             Change::Prioritise { to } => write!(f, "priority {to} for it"),
             Change::AnyOrder => write!(f, "an order that is not strict"),
             Change::AddRoom { tasks, devices, model, kept, class } => {
-                let like = class.as_ref().map_or_else(|| model.clone(), ToString::to_string);
-                f.write_str(&room(*tasks, *devices, &like, kept.as_ref()))
+                f.write_str(&room(*tasks, *devices, (model, class.as_ref()), kept.as_ref()))
             }
         }
     }
@@ -542,7 +541,13 @@ fn weight(queue: &str, user: Option<&str>) -> String {
 }
 
 /// Names new nodes, and what makes them those of a queue that has nodes of its own.
-fn room(tasks: u32, devices: u32, model: &str, kept: Option<&Nodes>) -> String {
+fn room(
+    tasks: u32,
+    devices: u32,
+    (model, class): (&str, Option<&DeviceClass>),
+    kept: Option<&Nodes>,
+) -> String {
+    let model = class.map_or_else(|| model.to_owned(), ToString::to_string);
     let nodes = match (tasks, devices) {
         (_, 0) => format!("nodes for {tasks} more tasks"),
         (1, _) => format!("a node with {devices} more {model}"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::State;
 use super::spending::Spending;
 use crate::model::device::WHOLE_MILLI;
-use crate::model::queue::Budget;
+use crate::model::queue::{Budget, user_at};
 use crate::model::recollection::{Recollection, Spent};
 use crate::time::{Span, Time};
 
@@ -13,10 +13,12 @@ use crate::time::{Span, Time};
 const LONGEST: Span = Span::seconds(366 * 86_400);
 
 impl State {
-    /// What is to be remembered of queues and their users, by where jobs stand, as of a moment; decayed up to then.
+    /// What is to be remembered of queues and their users, by where jobs stand, as of a moment; decayed up to then. What users use
+    /// who are not told apart is their queue's, whatever is below it.
     pub fn recollections(&self, now: Time) -> BTreeMap<String, Recollection> {
         let mut all: BTreeMap<String, Recollection> = BTreeMap::new();
         for (path, record) in self.past_at(now).records() {
+            let path = user_at(path).filter(|(_, user)| user.is_empty()).map_or(path, |(queue, _)| queue);
             let known = all.entry(path.to_owned()).or_default();
             (known.used_gpu_ms, known.credit_gpu_ms) =
                 (gpu_ms(record.used_milli_ms), gpu_ms(record.credit_milli_ms));

@@ -71,8 +71,6 @@ fn statuses(controller: &Controller, now: Time) -> BTreeMap<String, QueueStatus>
         rows.iter().map(|row| (row.queue.clone(), status(row))).collect();
     for (path, known) in state.recollections(now) {
         let (queue, user) = user_at(&path).map_or((path.as_str(), None), |(queue, user)| (queue, Some(user)));
-        // What its users have together, who are not told apart, a queue has.
-        let user = user.filter(|user| !user.is_empty());
         let Some(status) = all.get_mut(queue) else { continue };
         let usage = status.usage.get_or_insert_with(|| Usage { as_of: text(now), ..Usage::default() });
         note(usage, user, known);
@@ -211,6 +209,20 @@ mod tests {
         assert_eq!((due[0].0.as_str(), due[0].1.usage.as_ref()), ("lab/vision", Some(&usage())));
         // Nothing runs and nothing waits: nothing is written again.
         assert_eq!(told.due(&controller, now + Span::seconds(600)), []);
+    }
+
+    #[test]
+    fn a_queue_with_queues_below_it_keeps_its_budget_beside_what_its_own_jobs_used() {
+        let mut controller = controller();
+        let text = "queues: {lab: {budget: {gpu_hours: 10, every: day}}, lab/vision: {}}";
+        let queues = queue::parse(text).unwrap().queues;
+        controller.take(&Command::SetQueues(queues, admin()), Time(1)).unwrap().unwrap();
+        let now = Time(HOUR_S * SECOND_MS);
+        let kept = Usage { gpu_seconds: 4 * HOUR_S, pledged: None, users: Vec::new(), ..usage() };
+        recall(&mut controller, [("lab".to_owned(), &kept)].into_iter(), now).unwrap();
+        let due = Told::default().due(&controller, now);
+        let lab = due.iter().find(|(path, _)| path == "lab").and_then(|(_, status)| status.usage.as_ref());
+        assert_eq!(lab, Some(&kept));
     }
 
     #[test]

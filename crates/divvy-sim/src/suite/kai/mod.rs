@@ -35,9 +35,7 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
         return Err(Obstacle::NoWord(missing));
     }
     let paths = paths_by_age(asked);
-    let hosts_said =
-        asked.queues.iter().any(|queue| queue.cpu_milli.is_some() || queue.memory_bytes.is_some());
-    let queues = asked.queues.iter().map(|text| queue(asked, text, (&paths, hosts_said))).collect();
+    let queues = asked.queues.iter().map(|text| queue(asked, text, &paths)).collect();
     let actors = asked.jobs.iter().map(|job| actor(asked, job, &paths)).collect::<Result<Vec<_>, _>>()?;
     let hosts = asked.nodes.iter().map(|node| host(asked, node)).collect();
     let stage = set(of_phases(policy, asked), hosts, queues, actors)?;
@@ -148,15 +146,16 @@ fn device_mib(node: &Node) -> u64 {
     node.gpu_memory_mib.map_or(UNSAID_DEVICE_MIB, |mib| mib / 100 * 100).max(UNSAID_DEVICE_MIB)
 }
 
-/// A queue. Cores and memory are divided only where some queue of the case is entitled to part of them.
-fn queue(asked: &Asked, text: &QueueText, (paths, hosts_said): (&BTreeMap<String, String>, bool)) -> Queue {
+/// A queue. Cores are divided only where some queue of the case is entitled to part of them, and so is memory.
+fn queue(asked: &Asked, text: &QueueText, paths: &BTreeMap<String, String>) -> Queue {
     let mut queue = Queue::named(&paths[&text.name]);
     let lines: [(Resource, Line, f64); 3] = [
         (Resource::Any, |text| Some(&text.gpu), 1000.0),
         (Resource::Cpu, |text| text.cpu_milli.as_ref(), 1.0),
         (Resource::Memory, |text| text.memory_bytes.as_ref(), 1.0),
     ];
-    for (resource, line, scale) in lines.into_iter().take(if hosts_said { 3 } else { 1 }) {
+    let is_divided = |line: Line| asked.queues.iter().any(|text| line(text).is_some());
+    for (resource, line, scale) in lines.into_iter().filter(|(_, line, _)| is_divided(*line)) {
         let amount = |amount: f64| Amount::Finite((amount * scale).round() as i64);
         let deserved = deserved(asked, text, line);
         queue.guarantee.insert(resource.clone(), deserved.map_or(Amount::Unlimited, amount));

@@ -241,7 +241,7 @@ impl Scene<'_> {
             queue,
             gang(self.asked, job, groups.into_iter().map(|(role, _)| role).collect())?,
         );
-        spec.priority = job.priority;
+        (spec.priority, spec.preempts) = (job.priority, Newer(quota::may_borrow_by_stops(self.asked, job)));
         // In a queue that is not there, or with blocks of no size, it never starts.
         let is_lost = job.queue.is_some() && path.is_none();
         let apart = job.podsets.iter().filter(|podset| podset.shared_group().is_none());

@@ -427,6 +427,28 @@ fn knobs(queue: &mut Queue, asked: &Asked, text: &QueueText) {
     });
 }
 
+/// `Some(false)` for a job that asks for more than its queue's quota, where none of the queue's jobs evicts others while it borrows: it
+/// waits for what is free. The tops of deeper trees may have room of their own, so that is not said there.
+pub(super) fn may_borrow_by_stops(asked: &Asked, job: &Job) -> Option<bool> {
+    let tree = Tree { asked };
+    let text = asked.queues.iter().find(|text| job.queue.as_ref() == Some(&text.name))?;
+    let knobs = text.preemption.as_ref()?;
+    let may = asked.kind != Kind::Cycle
+        || asked.config.fair_sharing
+        || knobs.borrow_within_cohort.as_deref().is_some_and(|knob| knob != "Never")
+        || tree.parent(text).is_none_or(|top| top.parent.is_some());
+    let exceeds = |resource: &String| {
+        let each = job
+            .podsets
+            .iter()
+            .filter_map(|podset| Some(podset.request.get(resource)?.saturating_mul(i64::from(podset.count))));
+        let quotas = text.quotas.iter().filter(|quota| quota.resource.as_ref() == Some(resource));
+        quotas.map(|quota| quota.nominal).max().is_some_and(|most| each.sum::<i64>() > most)
+    };
+    let mut resources = job.podsets.iter().flat_map(|podset| podset.request.keys());
+    (!may && resources.any(exceeds)).then_some(false)
+}
+
 /// The tree of quotas.
 struct Tree<'a> {
     asked: &'a Asked,

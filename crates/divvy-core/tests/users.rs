@@ -224,3 +224,41 @@ fn jobs_of_a_queue_move_to_a_place_of_their_own_when_queues_come_below_it_and_ba
         "#]],
     );
 }
+
+#[test]
+fn models_are_guaranteed_to_the_users_whose_jobs_can_run_on_them() {
+    check(
+        "node n1 2xh100\nnode n2 2xa100\nqueue q {\"path\": \"q\", \"guarantee\": {\"h100\": {\"finite\": 2000}}, \"users\": {}}\n\
+        queue r guarantee=2\nsubmit a q 1 user=ana array=0-1 model=a100\nsubmit b q 1 user=bob array=0-1 model=h100\nplan\npass 1h\n\
+        submit r r 2 model=a100\nplan",
+        expect![[r#"
+            place b_0 n1:0
+            place b_1 n1:1
+            place a_0 n2:0
+            place a_1 n2:1
+            stop a_1 Reclaimed by r
+            stop a_0 Reclaimed by r
+            promise r n2:0+n2:1
+        "#]],
+    );
+}
+
+#[test]
+fn a_model_is_divided_among_users_who_ask_for_it_and_those_who_take_any() {
+    check(
+        "node n1 8xh100\nqueue q {\"path\": \"q\", \"guarantee\": {\"h100\": {\"finite\": 8000}}, \"users\": {}}\n\
+        submit a q 1 user=ana array=0-7\nsubmit b q 1 user=bob array=0-7 model=h100\nplan",
+        expect![[r#"
+            place a_0 n1:0
+            place b_0 n1:1
+            place b_1 n1:2
+            place b_2 n1:3
+            place b_3 n1:4
+            place a_1 n1:5
+            place a_2 n1:6
+            place a_3 n1:7
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}

@@ -135,7 +135,7 @@ impl Shares {
         shares.note_promises(state);
         shares.note_spent(state, now);
         shares.note_wanted(state, snapshot);
-        shares.guarantee_seats();
+        shares.guarantee_seats(state, snapshot);
         let whole: Amounts = shares.resources.iter().map(|it| snapshot.capacity.total(it)).collect();
         shares.loans = shares.loans.take().map(|loans| loans.noted(&shares.queues, &whole));
         shares.note_kept();

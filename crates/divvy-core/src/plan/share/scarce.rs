@@ -19,7 +19,7 @@ const MOST_COMBINED: usize = 4;
 const MOST_SETS: usize = 16;
 
 /// Models, by name.
-type Models = BTreeSet<String>;
+pub(super) type Models = BTreeSet<String>;
 
 /// Models, as bits: by their places among all that waiting jobs are bound to.
 type Bits = u64;
@@ -91,7 +91,7 @@ impl Shares {
     }
 
     /// What tasks hold, or are promised, that can run on some models only: by the place of their queue.
-    fn held_bound<'a>(&self, snapshot: &'a Snapshot) -> Vec<(usize, &'a Models, i64)> {
+    pub(super) fn held_bound<'a>(&self, snapshot: &'a Snapshot) -> Vec<(usize, &'a Models, i64)> {
         // Both are in the order of the paths.
         let mut paths = self.paths().peekable();
         let of = |(path, held): (&'a String, &'a BTreeMap<Models, i64>)| {

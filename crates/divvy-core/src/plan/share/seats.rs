@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::scarce::Models;
 use super::{ANY, POOL, Shares, quantum};
 use crate::amount::Resource;
 use crate::model::queue::{Queue, Users, user_at};
 use crate::plan::divide::{Claim, fill};
+use crate::snapshot::Snapshot;
 use crate::state::State;
 
 impl Shares {
@@ -54,24 +56,43 @@ impl Shares {
     }
 
     /// Guarantees to a queue's users, by weight and as far as they want it, what is guaranteed to the queue and to
-    /// none below it. So what a user may take back for the queue does not depend on which of them asks first.
-    pub(super) fn guarantee_seats(&mut self) {
+    /// none below it. So what a user may take back for the queue does not depend on which of them asks first. Models
+    /// go to those whose jobs can run on them; of any model there is no more than these and what names no model.
+    pub(super) fn guarantee_seats(&mut self, state: &State, snapshot: &Snapshot) {
         if !self.guarantees {
             return;
         }
+        let models: Vec<usize> = self.models().collect();
+        let mut wants: Option<BTreeMap<usize, Wants>> = None;
         for queue in (POOL + 1)..self.queues.len() {
             let children = self.queues[queue].children.clone();
             let (seats, others): (Vec<usize>, Vec<usize>) =
                 children.into_iter().partition(|child| self.queues[*child].is_seat);
-            for resource in (0..self.resources.len()).filter(|_| !seats.is_empty()) {
-                let of = |child: &usize| self.queues[*child].guarantee[resource];
-                let below = others.iter().map(of).fold(0, i64::saturating_add);
-                let whole = self.queues[queue].guarantee[resource].saturating_sub(below).max(0);
-                let claim = |seat: &usize| {
+            if seats.is_empty() {
+                continue;
+            }
+            if !models.is_empty() {
+                let wants = wants.get_or_insert_with(|| self.wants_of_seats(state, snapshot));
+                models.iter().for_each(|model| self.guarantee_model(*model, (queue, &seats, &others), wants));
+            }
+            for resource in (0..self.resources.len()).filter(|index| !models.contains(index)) {
+                let named = |seat: &usize| -> i64 {
                     let seat = &self.queues[*seat];
-                    Claim { guaranteed: 0, wanted: seat.wanted[resource], weight: seat.weight, priority: 0 }
+                    let parts = models.iter().map(|model| seat.guarantee[*model]);
+                    if resource == ANY { parts.fold(0, i64::saturating_add).min(seat.wanted[ANY]) } else { 0 }
+                };
+                let claim = |seat: &usize| {
+                    let (guaranteed, seat) = (named(seat), &self.queues[*seat]);
+                    Claim { guaranteed, wanted: seat.wanted[resource], weight: seat.weight, priority: 0 }
                 };
                 let claims: Vec<Claim> = seats.iter().map(claim).collect();
+                let mut whole = self.left_to_seats(resource, (queue, &others));
+                if resource == ANY && !models.is_empty() {
+                    let of_models = models.iter().map(|model| self.left_to_seats(*model, (queue, &others)));
+                    let unnamed = whole.saturating_sub(of_models.fold(0, i64::saturating_add)).max(0);
+                    let named = seats.iter().map(named).fold(0, i64::saturating_add);
+                    whole = whole.min(unnamed.saturating_add(named));
+                }
                 let parts = fill(whole, &claims, quantum(&self.resources[resource]));
                 for (seat, part) in seats.iter().zip(parts) {
                     self.queues[*seat].guarantee[resource] = part;
@@ -83,11 +104,88 @@ impl Shares {
         }
     }
 
+    /// What is guaranteed to a queue of a resource, and to none of the `others` below it.
+    fn left_to_seats(&self, resource: usize, (queue, others): (usize, &[usize])) -> i64 {
+        let below = others.iter().map(|child| self.queues[*child].guarantee[resource]);
+        self.queues[queue].guarantee[resource].saturating_sub(below.fold(0, i64::saturating_add)).max(0)
+    }
+
+    /// Guarantees a model to those of a queue's users whose jobs can run on it.
+    fn guarantee_model(
+        &mut self,
+        model: usize,
+        (queue, seats, others): (usize, &[usize], &[usize]),
+        wants: &mut BTreeMap<usize, Wants>,
+    ) {
+        let Resource::Model(name) = &self.resources[model] else { return };
+        let claim = |seat: &usize| {
+            let wanted = wants.get(seat).map_or(0, |wants| wants.of(name));
+            Claim { guaranteed: 0, wanted, weight: self.queues[*seat].weight, priority: 0 }
+        };
+        let claims: Vec<Claim> = seats.iter().map(claim).collect();
+        let whole = self.left_to_seats(model, (queue, others));
+        let parts = fill(whole, &claims, quantum(&self.resources[model]));
+        for (seat, part) in seats.iter().zip(&parts) {
+            wants.entry(*seat).or_default().serve(name, *part);
+        }
+        seats.iter().zip(parts).for_each(|(seat, part)| self.queues[*seat].guarantee[model] = part);
+    }
+
+    /// On which models the jobs of users can run.
+    fn wants_of_seats(&self, state: &State, snapshot: &Snapshot) -> BTreeMap<usize, Wants> {
+        let waits = snapshot.waiting.in_queues().flat_map(|(place, waits)| {
+            waits.bound(state.is_changed()).map(move |(models, milli)| (place, models, milli))
+        });
+        let mut wants: BTreeMap<usize, Wants> = BTreeMap::new();
+        for (place, models, milli) in self.held_bound(snapshot).into_iter().chain(waits) {
+            if self.queues[place].is_seat {
+                wants.entry(place).or_default().bound.push((models.clone(), milli));
+            }
+        }
+        for (place, queue) in self.queues.iter().enumerate().filter(|(_, queue)| queue.is_seat) {
+            let wants = wants.entry(place).or_default();
+            // Jobs that can run on few models are served of these first.
+            wants.bound.sort_by_key(|(models, _)| models.len());
+            let bound = wants.bound.iter().map(|(_, milli)| *milli).fold(0, i64::saturating_add);
+            wants.anywhere = queue.wanted[ANY].saturating_sub(bound).max(0);
+        }
+        wants
+    }
+
     /// Likewise for the part that stands whatever the queue has used.
     fn divide_steady(&mut self, (queue, seats, others): (usize, &[usize], &[usize]), claims: &[Claim]) {
         let below = others.iter().map(|child| self.queues[*child].steady_milli).fold(0, i64::saturating_add);
         let whole = self.queues[queue].steady_milli.saturating_sub(below).max(0);
         let parts = fill(whole, claims, quantum(&Resource::Any));
-        seats.iter().zip(parts).for_each(|(seat, part)| self.queues[*seat].steady_milli = part);
+        for (seat, part) in seats.iter().zip(parts) {
+            let seat = &mut self.queues[*seat];
+            seat.steady_milli = part.min(seat.guarantee[ANY]);
+        }
+    }
+}
+
+/// What a user's jobs hold or wait for, in thousandths of devices, as far as nothing is guaranteed for it yet.
+#[derive(Default)]
+struct Wants {
+    /// By jobs that can run on some models only.
+    bound: Vec<(Models, i64)>,
+    /// By all others.
+    anywhere: i64,
+}
+
+impl Wants {
+    /// What could be of a model.
+    fn of(&self, model: &str) -> i64 {
+        let bound = self.bound.iter().filter(|(models, _)| models.contains(model));
+        bound.map(|(_, milli)| *milli).fold(self.anywhere, i64::saturating_add)
+    }
+
+    /// So much of a model is guaranteed for it.
+    fn serve(&mut self, model: &str, mut milli: i64) {
+        let bound = self.bound.iter_mut().filter(|(models, _)| models.contains(model));
+        for wanted in bound.map(|(_, milli)| milli).chain([&mut self.anywhere]) {
+            let served = milli.min(*wanted).max(0);
+            (milli, *wanted) = (milli - served, *wanted - served);
+        }
     }
 }

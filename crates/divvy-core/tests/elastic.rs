@@ -349,3 +349,100 @@ fn who_is_guaranteed_something_takes_it_from_what_is_left_of_a_gang_that_gave_ta
         "#]],
     );
 }
+
+/// A gang with these roles or branches, each with its least and greatest number.
+fn gang_of(groups: &str) -> String {
+    format!(
+        r#"{{"name": "g", "queue": "default", "gang": {{"branch": {{"name": "all", "minimum": 2, "groups": [{groups}]}}}}}}"#
+    )
+}
+
+/// A role whose tasks take a GPU each.
+fn role(name: &str, minimum: u32, maximum: u32) -> String {
+    format!(
+        r#"{{"role": {{"name": "{name}", "minimum": {minimum}, "maximum": {maximum}, "work": {{"external": ["pod"]}}, "ask": {{"alternatives": [{{"devices": {{"class": {{}}, "count": 1, "draw": "whole"}}, "speed_percent": 100}}]}}}}}}"#
+    )
+}
+
+#[test]
+fn the_roles_of_a_gang_grow_in_proportion_to_what_it_needs_of_each() {
+    let gang = gang_of(&[role("few", 1, 8), role("many", 4, 8)].join(", "));
+    check(
+        &format!("node n1 8xh100\nsubmit g default {gang}\nplan"),
+        expect![[r#"
+        place g n1:0 n1:1 n1:2 n1:3 n1:4
+        grow g n1:5 n1:6 n1:7
+    "#]],
+    );
+}
+
+#[test]
+fn a_group_that_did_not_start_comes_before_further_tasks_of_those_that_did() {
+    let stage = |name: &str| {
+        let roles = [role("left", 1, 2), role("right", 1, 1)].join(", ");
+        format!(r#"{{"branch": {{"name": "{name}", "minimum": 2, "groups": [{roles}]}}}}"#)
+    };
+    let gang = gang_of(&["a", "b", "c"].map(stage).join(", "));
+    check(
+        &format!("node n1 7xh100\nsubmit g default {gang}\nplan"),
+        expect![[r#"
+        place g n1:0 n1:1 n1:2 n1:3
+        grow g n1:6 n1:4 n1:5
+    "#]],
+    );
+}
+
+#[test]
+fn a_gang_takes_the_surplus_of_one_of_lower_priority_in_its_queue_and_nothing_else() {
+    let runs = "node n1 4xh100\nsubmit low default 1 tasks=1..3 prio=low\nsubmit alone default 1 prio=low\nplan\n\
+        submit high default 1 tasks=1..4 prio=high\n";
+    check(
+        &format!("{runs}plan\nend low/2 signal=15\nplan\nend low/1 signal=15\nplan"),
+        expect![[r#"
+        place low n1:0
+        place alone n1:1
+        grow low n1:2 n1:3
+        shrink low by n1:3 Preempted by high
+        promise high n1:3
+        place high n1:3
+        shrink low by n1:2 Preempted by high
+        promise high to grow n1:2
+        grow high n1:2
+    "#]],
+    );
+    // Of another queue it takes nothing beyond what is due to its own.
+    check(
+        &format!(
+            "queue other\n{}plan\nend low/2 signal=15\nplan",
+            runs.replace("high default", "high other")
+        ),
+        expect![[r#"
+            place low n1:0
+            place alone n1:1
+            grow low n1:2 n1:3
+            shrink low by n1:3 Reclaimed by high
+            promise high n1:3
+            place high n1:3
+            shrink low by n1:2 Reclaimed by high
+            promise high to grow n1:2
+        "#]],
+    );
+}
+
+#[test]
+fn at_the_limit_of_its_queue_a_gang_grows_by_what_its_juniors_give() {
+    check(
+        "node n1 4xh100\nqueue q limit=3\nsubmit low q 1 tasks=1..4 prio=low\nplan\nsubmit high q 1 tasks=1..3 prio=high\n\
+        plan\nend low/2 signal=15\nplan\nend low/1 signal=15\nplan",
+        expect![[r#"
+            place low n1:0
+            grow low n1:1 n1:2
+            shrink low by n1:2 Preempted by high
+            promise high n1:3
+            place high n1:3
+            shrink low by n1:1 Preempted by high
+            promise high to grow n1:2
+            grow high n1:2
+        "#]],
+    );
+}

@@ -63,6 +63,8 @@ pub(super) struct Claim<'a> {
     pub(super) own: bool,
     /// Whether only these may.
     pub(super) own_alone: bool,
+    /// Whether only parts of gangs may, without which these run on.
+    pub(super) surplus_alone: bool,
     /// Its place in the order, where jobs of its queue and priority give way that stand behind it and lose nothing but a restart.
     pub(super) place: Option<OrderKey>,
     /// Whether it has not run for so long that it goes before all others.
@@ -132,7 +134,7 @@ impl<'a> Claim<'a> {
     /// A claim of which nothing else is known: jobs of its own queue may go for it as those of others may.
     pub(super) fn of(job: JobId, spec: &'a JobSpec, (queue, asked): (usize, Amounts)) -> Self {
         let (part, scarce, siblings_first, spares, first) = (None, Vec::new(), None, None, None);
-        let (own, own_alone, starves, place) = (true, false, false, None);
+        let (own, own_alone, surplus_alone, starves, place) = (true, false, false, false, None);
         let (owed, always_owed, strangers) = (false, false, false);
         Self {
             job,
@@ -143,6 +145,7 @@ impl<'a> Claim<'a> {
             scarce,
             own,
             own_alone,
+            surplus_alone,
             place,
             starves,
             owed,

@@ -29,6 +29,8 @@ enum Reach {
     Due,
     /// Into what is free.
     Free,
+    /// Beyond that, by what gangs of lower priority in their own queues have beyond their minimum.
+    Juniors,
 }
 
 /// A further part of a gang: a task of a role, or a group that did not start.
@@ -119,12 +121,15 @@ impl Growth {
         self.is_next |= self.put_off.remove(&queue);
     }
 
-    /// All turns are over: lets gangs grow by what is still due, and into what is free.
+    /// All turns are over: lets gangs grow by what is still due, into what is free, and by the surplus of their juniors.
     pub(super) fn end(self, fair: &mut Fair) {
         if self.is_next || !self.put_off.is_empty() {
             grow(fair, Reach::Due, |_, _| false);
         }
         grow(fair, Reach::Free, |_, _| false);
+        if fair.trial.state.policy.preempt == Preempt::LeastLoss && !fair.growing.is_empty() {
+            grow(fair, Reach::Juniors, |fair, grower| !has_juniors(fair, grower));
+        }
     }
 }
 
@@ -134,6 +139,12 @@ fn is_behind_any(fair: &Fair, grower: &Grower, turns: &Turns) -> bool {
         return false;
     };
     reclaim::may_take_of_own(fair, waits, (grower.id, view))
+}
+
+/// Whether jobs of lower priority run in a gang's queue.
+fn has_juniors(fair: &Fair, grower: &Grower) -> bool {
+    let spec = &grower.job.spec;
+    fair.running.lowest_priority(spec.stand()).is_some_and(|lowest| lowest < spec.priority)
 }
 
 /// Lets gangs grow, except those that are to wait; returns the queues whose gangs did.
@@ -241,8 +252,13 @@ fn standing(fair: &Fair, grower: &Grower) -> Option<Standing> {
 fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>> {
     units(grower).iter().find_map(|unit| {
         let asked = fair.shares.asked(&unit.spec);
-        fair.shares.allows(grower.queue, &asked, &unit.spec).ok()?;
-        if let Ok(closed) = fair.shares.closed(grower.queue, &unit.spec) {
+        let of_juniors = reach == Reach::Juniors;
+        let allowed = fair.shares.allows(grower.queue, &asked, &unit.spec);
+        // At its limit a queue may still have what its own jobs give.
+        if allowed.is_err() && !of_juniors {
+            return None;
+        }
+        if let Ok(closed) = allowed.and_then(|_| fair.shares.closed(grower.queue, &unit.spec)) {
             fair.trial.not_lent = closed;
             if let Ok(placements) = unit.place(fair.trial) {
                 let taken = fair.shares.counted(fair.trial.state, placements.iter());
@@ -251,7 +267,7 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
             }
         }
         let state = fair.trial.state;
-        let takes = reach == Reach::Due && state.policy.preempt == Preempt::LeastLoss;
+        let takes = reach != Reach::Free && state.policy.preempt == Preempt::LeastLoss;
         if !takes || state.was_just_taken(grower.id) {
             return None;
         }
@@ -259,7 +275,8 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
         let (owed, always_owed) = fair.owed(grower.queue, &unit.spec, &asked);
         fair.early.get_or_insert(fair.places.len());
         let claim = Claim::of(grower.id, &unit.spec, (grower.queue, asked));
-        reclaim::take_back(fair, &Claim { part: Some(unit), scarce, owed, always_owed, ..claim })
+        let claim = Claim { part: Some(unit), scarce, owed, always_owed, ..claim };
+        reclaim::take_back(fair, &Claim { own_alone: of_juniors, surplus_alone: of_juniors, ..claim })
     })
 }
 
@@ -280,13 +297,13 @@ pub(super) fn at_size(
     Some(grower.present.into_values().collect())
 }
 
-/// The parts that could be added to a gang, the best first: tasks of the roles with the fewest beyond their
-/// minimum, then groups that did not start.
+/// The parts that could be added to a gang, the best first: at each branch in the group that has the least of what it
+/// needs, so that groups that did not start come first, and what they need of each other stays in proportion.
 fn units(grower: &Grower) -> Vec<Unit> {
     let mut found = Vec::new();
-    let mut search = Search { grower, domains: Vec::new(), spread: Vec::new(), found: &mut found };
-    search.group(&grower.job.spec.gang, 0);
-    found.sort_by_key(|(order, _)| *order);
+    let (domains, spread, full) = (Vec::new(), Vec::new(), Vec::new());
+    Search { grower, domains, spread, full, found: &mut found }.group(&grower.job.spec.gang, 0);
+    found.sort_by(|(full, one), (other, another)| (full, one.rank).cmp(&(other, another.rank)));
     found.into_iter().map(|(_, unit)| unit).collect()
 }
 
@@ -297,7 +314,10 @@ struct Search<'a, 'b> {
     domains: Vec<(String, NodeId)>,
     /// How these are spread, and where what they have lies.
     spread: Vec<Spreading>,
-    found: &'b mut Vec<((bool, u32, u32), Unit)>,
+    /// What each of them, but the whole gang, has of what it needs, in thousandths.
+    full: Vec<u32>,
+    /// Each with how full the groups around it are.
+    found: &'b mut Vec<(Vec<u32>, Unit)>,
 }
 
 impl Search<'_, '_> {
@@ -313,13 +333,14 @@ impl Search<'_, '_> {
                 let mut first = first;
                 for group in &branch.groups {
                     let next = first + group.most_tasks();
-                    match self.grower.present.range(first..next).next() {
-                        Some(_) => self.group(group, first),
-                        None if self.grower.taken.range(first..next).next().is_none() => {
-                            self.note((true, 0, first), group.clone(), None);
-                        }
-                        None => {}
+                    let here = self.grower.present.range(first..next).count() as u32;
+                    self.full.push(here.saturating_mul(1000) / group.tasks().max(1));
+                    if here > 0 {
+                        self.group(group, first);
+                    } else if self.grower.taken.range(first..next).next().is_none() {
+                        self.note(first, group.clone(), None);
                     }
+                    self.full.pop();
                     first = next;
                 }
             }
@@ -347,13 +368,13 @@ impl Search<'_, '_> {
         if let Some(same) = alternative.and_then(|index| role.ask.alternatives.get(index as usize)) {
             one.ask.alternatives = vec![same.clone()];
         }
-        self.note((false, here - role.minimum, rank), Group::Role(one), alternative);
+        self.note(rank, Group::Role(one), alternative);
     }
 
-    fn note(&mut self, order: (bool, u32, u32), gang: Group, alternative: Option<u32>) {
+    fn note(&mut self, rank: u32, gang: Group, alternative: Option<u32>) {
         let spec = JobSpec { gang: gang.into(), ..(*self.grower.job.spec).clone() };
         let (domains, rest) = (self.domains.clone(), near::rest(&self.grower.job.spec, &self.grower.present));
         let spread = self.spread.clone();
-        self.found.push((order, Unit { spec, rank: order.2, alternative, domains, rest, spread }));
+        self.found.push((self.full.clone(), Unit { spec, rank, alternative, domains, rest, spread }));
     }
 }

@@ -200,7 +200,8 @@ fn of_party<'a>(
     let is_safe =
         |run: &Runs| claim.leaves_in_peace((own, run.view), (state, now)) || spent.contains(&run.job);
     let (mut found, mut worst) = (Vec::new(), Worst::default());
-    for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run)) {
+    let is_whole = |run: &Runs| claim.surplus_alone && !run.view.elastic;
+    for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run) && !is_whole(run)) {
         let (live, draws) = run.left(fair);
         let mut short = |draws: &Amounts| {
             // A queue that takes nothing by what is due would not come back for it.
@@ -230,7 +231,10 @@ fn of_party<'a>(
         let whole = Candidate { job, view, queue, live, draws, cost, within, needs, goes_before };
         let may_stop = |candidate: &Candidate| may_stop(&fair.shares, claim, candidate, *reach);
         match view.elastic {
-            true => found.extend(victims::parts_of(fair, whole, short, may_stop)),
+            true => {
+                let parts = victims::parts_of(fair, whole, short, may_stop);
+                found.extend(parts.into_iter().filter(|part| !claim.surplus_alone || part.within.is_some()));
+            }
             false => found.extend(Some(whole).filter(may_stop)),
         }
     }

@@ -46,8 +46,8 @@ fn without_guarantees_queues_share_by_weight() {
     check(
         "node n1 8xh100\nqueue a weight=3\nqueue b weight=1\nsubmit b0 b 1 array=0-7\nsubmit a0 a 1 array=0-7\nplan",
         expect![[r#"
-            place b0_0 n1:0
-            place a0_0 n1:1
+            place a0_0 n1:0
+            place b0_0 n1:1
             place a0_1 n1:2
             place a0_2 n1:3
             place b0_1 n1:4
@@ -726,6 +726,17 @@ fn what_the_line_gives_is_taken_back_for_guarantees_alone() {
             wait DV-GPUS-BUSY: every GPU that would do is taken
             ended a1_0 completed Exit exit=0
             place a1_1 n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn of_queues_that_hold_nothing_the_one_that_is_guaranteed_more_goes_first() {
+    check(
+        "node n1 1xh100\nqueue a guarantee=1\nqueue b guarantee=2\nsubmit a a 1\nsubmit b b 1\nplan",
+        expect![[r#"
+            place b n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
         "#]],
     );
 }

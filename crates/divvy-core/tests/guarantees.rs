@@ -47,8 +47,8 @@ fn a_sibling_that_has_too_much_gives_back_first_and_then_those_beyond_it_do() {
         submit c1 o/other 1\nsubmit a1 o/lab/a 1\nplan\nsubmit c2 o/other 1\nplan\nsubmit a2 o/lab/a 1\nplan\n\
         submit c3 o/other 1\nplan\nsubmit a3 o/lab/a 1\nplan\npass 1h\nsubmit b0 o/lab/b 2\nplan",
         expect![[r#"
-            place c1 n1:0
-            place a1 n1:1
+            place a1 n1:0
+            place c1 n1:1
             place c2 n2:0
             place a2 n2:1
             place c3 n3:0

@@ -169,10 +169,10 @@ plan",
         expect![[r#"
             place b1 n1:0+n1:1
             place c1 n1:2+n1:3
-            place c2 n1:4+n1:5
-            place b2 n1:6+n1:7
+            place b2 n1:4+n1:5
+            place c2 n1:6+n1:7
             stop c2 Reclaimed by a1
-            promise a1 n1:4
+            promise a1 n1:6
         "#]],
     );
 }

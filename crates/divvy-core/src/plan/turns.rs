@@ -1,7 +1,7 @@
 //! Phase 2, order, between queues: whose turn it is. At each fork of the tree the child that is furthest
 //! below what is due to it goes first; inside a queue its own order holds.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
 
 use super::order::{Head, Line};
@@ -106,6 +106,8 @@ struct Standing {
     part: i64,
     /// Of equal parts the one that holds less goes first.
     held: i64,
+    /// Of those, the one that is guaranteed more, then the one with more weight.
+    entitled: Reverse<(i64, u32)>,
     /// The place of its next job in its line.
     head: OrderKey,
 }
@@ -399,7 +401,8 @@ impl<'a> Turns<'a> {
         let by_models = beyond_guarantee && shares.guarantees_to((from, place), asked);
         let (beyond_guarantee, rank) = (beyond_guarantee && !by_models, -i64::from(queue.priority));
         if self.state.policy.lends_in_line() {
-            return Standing { beyond_due: beyond_guarantee, beyond_guarantee, rank, part: 0, held: 0, head };
+            let (beyond_due, part, held, entitled) = (beyond_guarantee, 0, 0, Reverse((0, 0)));
+            return Standing { beyond_due, beyond_guarantee, rank, part, held, entitled, head };
         }
         Standing {
             beyond_due: beyond_due && !by_models,
@@ -411,6 +414,7 @@ impl<'a> Turns<'a> {
                 .max()
                 .unwrap_or(0),
             held: queue.held.first().copied().unwrap_or(0),
+            entitled: Reverse((queue.guarantee.first().copied().unwrap_or(0), queue.weight)),
             head,
         }
     }

@@ -85,3 +85,45 @@ plan",
         "#]],
     );
 }
+
+#[test]
+fn what_victims_leave_beside_their_claim_goes_to_who_stands_first_though_it_was_judged_before() {
+    check(
+        "node n1 2xh100\nsubmit big default 2\nplan\nsubmit w default 1\nplan\npass 1h\nsubmit h default 1 prio=high\n\
+        submit l default 1 prio=low\nplan\nend big signal=15\nplan",
+        expect![[r#"
+            place big n1:0+n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop big Preempted by h
+            promise h n1:0
+            promise w n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended big pending Preempted exit=143
+            place w n1:1
+            place h n1:0
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
+fn what_victims_leave_beside_their_claim_goes_to_the_queue_to_which_it_is_guaranteed() {
+    check(
+        "node n1 4xh100\nqueue x guarantee=2\nqueue y guarantee=2\nsubmit big x 4\nplan\nsubmit small x 2\nplan\npass 10m\n\
+        submit e y 1 array=0-7\nplan\nend big signal=15\nplan",
+        expect![[r#"
+            place big n1:0+n1:1+n1:2+n1:3
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            stop big Reclaimed by e_0
+            promise e_0 n1:0
+            promise small n1:1+n1:2
+            promise e_1 n1:3
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended big pending Reclaimed exit=143
+            place small n1:1+n1:2
+            place e_0 n1:0
+            place e_1 n1:3
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+        "#]],
+    );
+}

@@ -267,3 +267,37 @@ fn for_a_gang_of_unlike_tasks_one_node_is_cleared_where_that_leaves_the_other_to
         "#]],
     );
 }
+
+#[test]
+fn a_job_that_lies_in_the_way_of_two_nodes_moves_alone() {
+    check(
+        "policy {half_life: none}\nnode n1 4xh100\nnode n2 4xh100\nnode n3 4xh100\nsubmit a default 2 resumable\nstart a on=n1:0+n1:1\n\
+         submit b default 1 tasks=2 resumable\nstart b on=n2:0,n3:0\nsubmit w default 4 tasks=2\npass 1h\nplan",
+        expect![[r#"
+            stop b Moved by w
+            promise b n1:2 n1:3
+            promise w n2:0+n2:1+n2:2+n2:3 n3:0+n3:1+n3:2+n3:3
+        "#]],
+    );
+}
+
+#[test]
+fn for_what_is_guaranteed_a_job_moves_to_idle_devices_of_another_model() {
+    let pool = "policy {half_life: none}\nnode n1 6xa100\nnode n2 2xl4\nqueue a guarantee=5\n";
+    let runs = "submit f a 1 array=0-1 resumable\nstart f_0 on=n2:0\nstart f_1 on=n2:1\npass 1h\nsubmit b b 1 model=l4\nplan";
+    check(
+        &format!("{pool}queue b guarantee=1\n{runs}"),
+        expect![[r#"
+        stop f_1 Moved by b
+        promise f_1 n1:0
+        promise b n2:1
+    "#]],
+    );
+    // What is merely due is no reason.
+    check(
+        &format!("{pool}queue b\n{runs}"),
+        expect![[r#"
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+    "#]],
+    );
+}

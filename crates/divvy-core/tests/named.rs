@@ -124,3 +124,24 @@ fn a_guaranteed_model_comes_back_from_who_has_no_more_in_all_than_is_guaranteed_
         "#]],
     );
 }
+
+#[test]
+fn a_queue_whose_model_is_guaranteed_gives_another_model_to_whom_any_is_guaranteed() {
+    check(
+        "policy {half_life: none}\nnode n1 2xl4\nnode n2 1xa100\nqueue a {\"path\": \"a\", \"guarantee\": {\"a100\": {\"finite\": 1000}}}\n\
+        queue b guarantee=1\nqueue c {\"path\": \"c\", \"guarantee\": {\"l4\": {\"finite\": 1000}}}\n\
+        submit g default 1 model=a100\nplan\nsubmit a a 1\nsubmit c c 1 model=l4\nplan\npass 10m\nsubmit b b 1 model=l4\nplan\n\
+        end a signal=15\nplan",
+        expect![[r#"
+            place g n2:0
+            place a n1:0
+            place c n1:1
+            stop a Reclaimed by b
+            promise b n1:0
+            ended a pending Reclaimed exit=143
+            place b n1:0
+            stop g Reclaimed by a
+            promise a n2:0
+        "#]],
+    );
+}

@@ -12,10 +12,10 @@ use super::reclaim::{self, Candidate, Candidates, Claim, Cost, Next, Steps};
 use super::resize;
 use super::settle::held_by;
 use super::share::{Amounts, Closed};
-use super::trial::Scope;
+use super::trial::{Mark, Scope};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
-use crate::model::ask::DeviceAsk;
+use crate::model::ask::{DeviceAsk, DeviceClass};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::{Group, Role};
 use crate::model::job::{Cause, JobSpec};
@@ -30,6 +30,8 @@ const MOST_LOOKS: u32 = 2;
 const MOST_WAYS: usize = 32;
 /// For how many of these ways the jobs in the way may get the places of further jobs, and how many ways are tried for each such job.
 const MOST_CHAINS: usize = 4;
+/// Of how many jobs that go it is tried, for a gang, whether they need to.
+const MOST_LEFT_OUT: usize = 8;
 
 /// A job that goes on elsewhere.
 struct Move<'a> {
@@ -93,17 +95,24 @@ impl Budget {
     }
 }
 
+/// Lets jobs stay whose places were not needed, once it is known which were.
+type Keeps<'a, 'k> = &'k mut dyn FnMut(&mut Fair<'a, '_>, &[Placement]);
+
 /// Finds a place for the claim by moves, beside what was `released` for it before. `keep` lets those of the
 /// released jobs stay whose places were not needed. Without success everything is as it was.
 pub(super) fn make_room<'a>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
     released: &BTreeSet<JobId>,
-    keep: &mut dyn FnMut(&mut Fair<'a, '_>, &[Placement]),
+    keep: Keeps<'a, '_>,
 ) -> Option<Vec<Placement>> {
     let may = fair.trial.state.policy.moves_any() && fair.budget.has_any();
     // A gang that grows is not worth a move.
-    if !may || claim.part.is_some() || !has_room(fair, claim.spec, 0) || !reclaim::may_have(fair, claim) {
+    if !may
+        || claim.part.is_some()
+        || !has_room(fair, claim.spec, 0, claim.owed)
+        || !reclaim::may_have(fair, claim)
+    {
         return None;
     }
     let (movable, later) = movable(fair, claim, released);
@@ -117,7 +126,7 @@ pub(super) fn make_room<'a>(
     let straight = ways_out.iter().map(|way| (way, false));
     let chained = ways_out.iter().take(MOST_CHAINS).map(|way| (way, true));
     for (way, in_chains) in straight.chain(chained) {
-        if let Some(placements) = clear(fair, claim, (&movable, way, in_chains), keep) {
+        if let Some(placements) = clear(fair, claim, (&movable, way, in_chains), (mark, keep)) {
             return Some(placements);
         }
         fair.trial.roll_back_to(mark);
@@ -127,19 +136,27 @@ pub(super) fn make_room<'a>(
     None
 }
 
-/// Whether moves might make room for a job by its alternatives of this number: seen without a look at the running jobs.
-pub(super) fn may_make_room(fair: &Fair, spec: &JobSpec, number: usize) -> bool {
-    fair.budget.has_any() && has_room(fair, spec, number)
+/// Whether moves might make room for a job by its alternatives of this number, and whether that may be since it is guaranteed to the job's
+/// queue: seen without a look at the running jobs.
+pub(super) fn may_make_room(
+    fair: &Fair,
+    (spec, number): (&JobSpec, usize),
+    is_owed: impl FnOnce() -> bool,
+) -> bool {
+    fair.budget.has_any() && has_room(fair, spec, number, is_owed())
 }
 
-/// Whether enough is free in all, wherever it is; by alternatives of this number, or the last where a role has fewer.
-fn has_room(fair: &Fair, spec: &JobSpec, number: usize) -> bool {
+/// Whether enough is free in all, wherever it is; by alternatives of this number, or the last where a role has fewer. For a job to which
+/// it is guaranteed, devices of other models count, too: jobs that may have these are moved to them.
+fn has_room(fair: &Fair, spec: &JobSpec, number: usize, is_owed: bool) -> bool {
     let (shares, shelves) = (fair.trial.state.policy.shares, fair.trial.capacity().shelves());
     let roles = spec.gang.required_roles();
     roles.iter().all(|role| {
         let alternatives = &role.ask.alternatives;
         let one = alternatives.get(number).or(alternatives.last());
         let Some(ask) = one.and_then(|one| one.devices.as_ref()) else { return true };
+        let any = is_owed.then(|| DeviceAsk { class: DeviceClass::default(), ..ask.clone() });
+        let ask = any.as_ref().unwrap_or(ask);
         let devices = u64::from(role.minimum) * u64::from(ask.count);
         if !shares && shelves.of(Some(ask)).free() < devices {
             return false;
@@ -302,14 +319,19 @@ fn nodes(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> 
 }
 
 /// Moves these jobs out of the way of the claim, as far as needed; where one has no place, into that of a further one, if `in_chains`.
+/// Before, all is as `mark` says.
 fn clear<'a>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
     (movable, way, in_chains): (&Candidates<'a>, &Way, bool),
-    keep: &mut dyn FnMut(&mut Fair<'a, '_>, &[Placement]),
+    (mark, keep): (Mark, Keeps<'a, '_>),
 ) -> Option<Vec<Placement>> {
     let goes: Vec<&Candidate<'a>> = way.goes.iter().map(|index| movable.get(*index)).collect();
     let (placements, goes) = put_before(fair, claim, (&goes, way.there_alone))?;
+    let (placements, goes) = with_fewer(fair, claim, (placements, goes), (way.there_alone, mark))?;
+    if !fair.budget.bears(goes.iter().map(|candidate| candidate.view.queue.path())) {
+        return None;
+    }
     // If all may stay, though the claim had no place before, its place is one kept for a job that waits for room.
     if goes.is_empty() && fair.trial.reserve.has_owners() {
         return None;
@@ -329,12 +351,44 @@ fn clear<'a>(
     Some(placements)
 }
 
+/// A claim's place, and the jobs that go for it, the dearest first.
+type Cleared<'a, 'c> = (Vec<Placement>, Vec<&'c Candidate<'a>>);
+
+/// Leaves out those of the jobs without whose going the claim fits as well. Nodes are cleared one after the other, so
+/// that of a gang's jobs one may be there for a node that the claim does not need. From `mark` on only these are gone.
+fn with_fewer<'a, 'c>(
+    fair: &mut Fair<'a, '_>,
+    claim: &Claim,
+    (mut placements, mut goes): Cleared<'a, 'c>,
+    (there_alone, mark): (bool, Mark),
+) -> Option<Cleared<'a, 'c>> {
+    if claim.spec.gang.tasks() == 1 || goes.len() > MOST_LEFT_OUT {
+        return Some((placements, goes));
+    }
+    let (mut tried, mut index) = (false, 0);
+    while goes.len() > 1 && index < goes.len() {
+        let others = goes.iter().enumerate().rev().filter(|(other, _)| *other != index);
+        let fewer: Vec<&'c Candidate<'a>> = others.map(|(_, candidate)| *candidate).collect();
+        fair.trial.roll_back_to(mark);
+        match put_before(fair, claim, (&fewer, there_alone)) {
+            Some(found) => ((placements, goes), tried) = (found, false),
+            None => (index, tried) = (index + 1, true),
+        }
+    }
+    if tried {
+        fair.trial.roll_back_to(mark);
+        let all: Vec<&'c Candidate<'a>> = goes.iter().rev().copied().collect();
+        (placements, goes) = put_before(fair, claim, (&all, there_alone))?;
+    }
+    Some((placements, goes))
+}
+
 /// Places the claim as if these jobs had left; returns those that cannot stay.
 fn put_before<'a, 'c>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
     (way, there_alone): (&[&'c Candidate<'a>], bool),
-) -> Option<(Vec<Placement>, Vec<&'c Candidate<'a>>)> {
+) -> Option<Cleared<'a, 'c>> {
     let state = fair.trial.state;
     for candidate in way {
         held_by(state, &candidate.live).for_each(|held| fair.trial.release(held, &candidate.view.queue));
@@ -356,8 +410,7 @@ fn put_before<'a, 'c>(
             goes.push(candidate);
         }
     }
-    let bears = fair.budget.bears(goes.iter().map(|candidate| candidate.view.queue.path()));
-    bears.then_some((placements, goes))
+    Some((placements, goes))
 }
 
 /// Finds places for all of these, the largest first; a job that has none gets that of one of `further` that goes on elsewhere itself.
@@ -430,7 +483,8 @@ fn into_anothers<'a>(
     for way in ways(fair, &claim, &mut others, false).iter().take(MOST_CHAINS) {
         let stands: Vec<&Candidate<'a>> = way.goes.iter().map(|index| others.get(*index)).collect();
         let found = put_before(fair, &claim, (&stands, way.there_alone)).and_then(|(placements, goes)| {
-            let placements = at_size(fair, (candidate, job), placements)?;
+            let bears = fair.budget.bears(goes.iter().map(|candidate| candidate.view.queue.path()));
+            let placements = at_size(fair, (candidate, job), placements).filter(|_| bears)?;
             let moves = elsewhere(fair, &goes, None)?;
             Some(std::iter::once(Move::of(candidate, placements)).chain(moves).collect())
         });

@@ -232,7 +232,8 @@ impl Watch {
             self.borrowing(state, (claimant, victim), job, wrong);
         }
         let apart = lineage(&claimant.spec.queue).filter(|path| !lineage(other).any(|above| above == *path));
-        let models = self.entitled_to(state, (claimant, grows(state, by)), &apart.collect::<Vec<_>>());
+        let apart = (!is_entitled).then(|| apart.collect::<Vec<_>>());
+        let models = self.entitled_to(state, (claimant, grows(state, by)), apart.as_deref());
         self.across((state, job, spares), (own, other), (claimant, &models), wrong);
     }
 
@@ -342,7 +343,7 @@ impl Watch {
     /// only later; where a user's part is what counts, whether there is any guarantee.
     pub(super) fn is_entitled(&self, state: &State, claimant: &Job, grows: bool) -> bool {
         self.stays_within(state, (claimant, grows), guaranteed_milli)
-            || !self.entitled_to(state, (claimant, grows), &[&claimant.spec.queue]).is_empty()
+            || !self.entitled_to(state, (claimant, grows), Some(&[&claimant.spec.queue])).is_empty()
             || self.is_entitled_to_hosts(state, claimant)
     }
 
@@ -351,7 +352,7 @@ impl Watch {
         let milli = least_asked(claimant, grows);
         let apart = |path: &&str| !lineage(other).any(|above| above == *path);
         let above: Vec<&str> = lineage(&claimant.spec.queue).skip(1).filter(apart).collect();
-        let of_models = || !self.entitled_to(state, (claimant, grows), &above).is_empty();
+        let of_models = || !self.entitled_to(state, (claimant, grows), Some(&above)).is_empty();
         above.iter().any(|path| {
             let (guarantee, (held, leaving)) = (guaranteed_milli(state, path), self.held_milli(path));
             milli > 0 && guarantee > 0 && held - leaving + milli <= guarantee

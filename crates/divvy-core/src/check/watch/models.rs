@@ -14,7 +14,7 @@ impl Watch {
         &self,
         state: &State,
         (claimant, grows): (&Job, bool),
-        queues: &[&str],
+        queues: Option<&[&str]>,
     ) -> Vec<Resource> {
         let milli = giving::least_asked(claimant, grows);
         let has_seat = stand(state, claimant) != claimant.spec.queue;
@@ -25,11 +25,13 @@ impl Watch {
             matches!(model, Resource::Model(name) if classes.any(|class| class.models.contains(name)))
         };
         let stays = |model: &Resource| {
-            queues.iter().any(|path| {
-                let (guarantee, (held, leaves)) =
-                    (guaranteed_of(state, path, model), self.held_of(path, model));
-                let is_of_seat = has_seat && *path == claimant.spec.queue;
-                guarantee > 0 && (is_of_seat || held - leaves + milli <= guarantee)
+            queues.is_none_or(|queues| {
+                queues.iter().any(|path| {
+                    let (guarantee, (held, leaves)) =
+                        (guaranteed_of(state, path, model), self.held_of(path, model));
+                    let is_of_seat = has_seat && *path == claimant.spec.queue;
+                    guarantee > 0 && (is_of_seat || held - leaves + milli <= guarantee)
+                })
             })
         };
         let models = models_guaranteed(state).into_iter().filter(|_| milli > 0);

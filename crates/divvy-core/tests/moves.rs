@@ -301,3 +301,33 @@ fn for_what_is_guaranteed_a_job_moves_to_idle_devices_of_another_model() {
     "#]],
     );
 }
+
+#[test]
+fn of_a_gang_only_the_task_beyond_its_minimum_that_lies_in_the_way_moves() {
+    let pool = "policy {half_life: none, elastic: true}\nnode n1 4xh100\nnode n2 3xh100\n";
+    check(
+        &format!(
+            "{pool}submit e default 2 tasks=1..2 resumable\nstart e on=n1:0+n1:1,n2:0+n2:1\nsubmit w default 3\npass 1h\nplan\n\
+            end e/1 signal=15\nplan\npass 1h\nplan"
+        ),
+        expect![[r#"
+            shrink e by n2:0+n2:1 Moved by w
+            promise w n2:0+n2:1+n2:2
+            promise e to grow n1:2+n1:3
+            grow e n1:2+n1:3
+            place w n2:0+n2:1+n2:2
+        "#]],
+    );
+    // What the gang needs moves with all of it.
+    check(
+        &format!(
+            "{}submit e default 2 tasks=1..2 resumable\nstart e on=n2:0+n2:1,n1:0+n1:1\nsubmit w default 3 nodes=only:b\npass 1h\nplan",
+            pool.replace("3xh100", "3xh100 labels=only:b")
+        ),
+        expect![[r#"
+            stop e Moved by w
+            promise e n1:0+n1:1 n1:2+n1:3
+            promise w n2:0+n2:1+n2:2
+        "#]],
+    );
+}

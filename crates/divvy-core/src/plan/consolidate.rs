@@ -7,12 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Place;
 use super::fair::{Fair, Victim};
+use super::past::Short;
 use super::place;
-use super::reclaim::{self, Candidate, Candidates, Claim, Cost, Next, Steps};
+use super::reclaim::{self, Candidate, Candidates, Claim, Cost, Goes, Next, Steps};
 use super::resize;
 use super::settle::held_by;
 use super::share::{Amounts, Closed};
 use super::trial::{Mark, Scope};
+use super::victims;
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::ask::{DeviceAsk, DeviceClass};
@@ -33,19 +35,27 @@ const MOST_CHAINS: usize = 4;
 /// Of how many jobs that go it is tried, for a gang, whether they need to.
 const MOST_LEFT_OUT: usize = 8;
 
-/// A job that goes on elsewhere.
+/// A job that goes on elsewhere, or a part of a gang beyond what that needs.
 struct Move<'a> {
     job: JobId,
     queue: &'a QueueOf,
     live: Vec<AllocationId>,
+    /// Whether all of the job goes.
+    whole: bool,
     placements: Vec<Placement>,
 }
 
 impl<'a> Move<'a> {
     fn of(candidate: &Candidate<'a>, placements: Vec<Placement>) -> Self {
-        let (job, queue, live) = (candidate.job, &candidate.view.queue, candidate.live.to_vec());
-        Self { job, queue, live, placements }
+        let (view, whole) = (candidate.view, candidate.within.is_none());
+        let live = if whole { view.live.clone() } else { candidate.live.to_vec() };
+        Self { job: candidate.job, queue: &view.queue, live, whole, placements }
     }
+}
+
+/// The queues of the jobs that go, each job once.
+fn queues_of<'q>(goes: impl Iterator<Item = (JobId, &'q str)>) -> impl Iterator<Item = &'q str> {
+    goes.collect::<BTreeMap<JobId, &str>>().into_values()
 }
 
 /// How many moves a cycle has left, and how many looks for them.
@@ -116,7 +126,7 @@ pub(super) fn make_room<'a>(
         return None;
     }
     let (movable, later) = movable(fair, claim, released);
-    let mut movable = Candidates::in_order(movable);
+    let mut movable = Candidates::in_parts(movable);
     let mark = fair.trial.mark();
     let mut ways_out = ways(fair, claim, &mut movable, false);
     // Jobs of queues that can bear too little are left where they are only if that is what it takes.
@@ -234,25 +244,43 @@ fn movable<'a>(
             || fair.trial.around.is_relied_on(state, held_by(state, &view.live))
     };
     let mut later: Option<Span> = None;
-    let candidate = |(job, view): (&JobId, &'a RunView)| {
-        let lost_milli_ms = reclaim::lost_by_stopping(view, now);
+    let mut found: Vec<Candidate> = Vec::new();
+    for (job, view) in &fair.running.jobs {
         let is_other = *job != claim.job && !released.contains(job) && !spent.contains(job);
         if !is_other || fair.moves(*job) || stays(*job, view) || !fair.taken_of(*job).is_empty() {
-            return None;
+            continue;
         }
-        if !gain.bears(lost_milli_ms) {
+        let parts = parts_of(fair, *job, view);
+        let (bearable, other): (Vec<_>, Vec<_>) =
+            parts.into_iter().partition(|part| gain.bears(part.cost.lost_milli_ms));
+        if !other.is_empty() {
             later = later.into_iter().chain(gain.bears_after(view, now)).min();
-            return None;
         }
-        let cost = Cost { milli: view.milli, lost_milli_ms, jobs: 1, ..Cost::default() };
-        let queue = fair.shares.place(&view.queue);
-        let live = Cow::Borrowed(view.live.as_slice());
-        let (job, draws, within, needs) = (*job, Amounts::new(), None, Vec::new());
-        Some(Candidate { job, view, queue, live, draws, cost, within, needs, goes_before: false })
-    };
-    let mut found: Vec<Candidate> = fair.running.jobs.iter().filter_map(candidate).collect();
-    found.sort_by_key(|candidate| (candidate.cost, Reverse(candidate.job)));
+        found.extend(bearable);
+    }
+    let rank = |candidate: &Candidate| candidate.within.as_ref().map(|within| within.start);
+    found.sort_by_key(|candidate| (candidate.cost, Reverse(candidate.job), Reverse(rank(candidate))));
     (found, later.map(|later| now + later))
+}
+
+/// A job as it may move: as a whole; if it is a gang that runs with more than it needs, also each part beyond that.
+fn parts_of<'a>(fair: &Fair<'a, '_>, job: JobId, view: &'a RunView) -> Vec<Candidate<'a>> {
+    let lost_milli_ms = reclaim::lost_by_stopping(view, fair.now);
+    let cost = Cost { milli: view.milli, lost_milli_ms, jobs: 1, ..Cost::default() };
+    let (queue, live) = (fair.shares.place(&view.queue), Cow::Borrowed(view.live.as_slice()));
+    let (draws, within, needs) = (Amounts::new(), None, Vec::new());
+    let whole = Candidate { job, view, queue, live, draws, cost, within, needs, goes_before: false };
+    if !view.elastic {
+        return vec![whole];
+    }
+    let mut parts = victims::parts_of(fair, whole, |_| Short::default(), |_| true);
+    for part in &mut parts {
+        part.cost.goes = Goes::default();
+        if part.within.is_some() {
+            part.cost.lost_milli_ms = part.cost.milli.saturating_mul(reclaim::RESTART_MS);
+        }
+    }
+    parts
 }
 
 /// One way to make room.
@@ -302,9 +330,14 @@ fn nodes(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> 
     let (mut ways, mut before): (Vec<Vec<usize>>, Vec<usize>) = (Vec::new(), Vec::new());
     while let Next::Step(step) = steps.next(fair.trial, movable) {
         let mut way = if one { Vec::new() } else { before.clone() };
-        let more: Vec<usize> = step.stop.into_iter().filter(|index| !way.contains(index)).collect();
-        way.extend(more);
-        if spares && !fair.budget.bears(way.iter().map(|index| movable.get(*index).view.queue.path())) {
+        for index in step.stop {
+            // With what a gang needs all of it goes.
+            let all = movable.get(index).needs.iter().copied().chain([index]);
+            let more: Vec<usize> = all.filter(|index| !way.contains(index)).collect();
+            way.extend(more);
+        }
+        let jobs = way.iter().map(|index| movable.get(*index)).map(|it| (it.job, it.view.queue.path()));
+        if spares && !fair.budget.bears(queues_of(jobs)) {
             continue;
         }
         before.clone_from(&way);
@@ -329,7 +362,7 @@ fn clear<'a>(
     let goes: Vec<&Candidate<'a>> = way.goes.iter().map(|index| movable.get(*index)).collect();
     let (placements, goes) = put_before(fair, claim, (&goes, way.there_alone))?;
     let (placements, goes) = with_fewer(fair, claim, (placements, goes), (way.there_alone, mark))?;
-    if !fair.budget.bears(goes.iter().map(|candidate| candidate.view.queue.path())) {
+    if !bears(fair, &goes) {
         return None;
     }
     // If all may stay, though the claim had no place before, its place is one kept for a job that waits for room.
@@ -340,15 +373,30 @@ fn clear<'a>(
     let further = in_chains.then_some((movable, way.goes.as_slice()));
     let moves = elsewhere(fair, &goes, further);
     fair.trial.not_lent = closed;
-    let moves = moves.filter(|moves| fair.budget.bears(moves.iter().map(|moved| moved.queue.path())))?;
+    let moves = moves.filter(|moves| {
+        fair.budget.bears(queues_of(moves.iter().map(|moved| (moved.job, moved.queue.path()))))
+    })?;
     keep(fair, &placements);
-    for Move { job, queue, live, placements } in moves {
-        fair.budget.spend(queue.path());
+    queues_of(moves.iter().map(|moved| (moved.job, moved.queue.path())))
+        .for_each(|queue| fair.budget.spend(queue));
+    for Move { job, queue, live, whole, placements } in moves {
         let (by, cause) = (claim.job, Cause::Moved);
-        fair.victims.push(Victim { job, queue, live, whole: true, by, grows: false, cause });
-        fair.places.push(Place::new(job, placements));
+        fair.victims.push(Victim { job, queue, live, whole, by, grows: false, cause });
+        let places = if whole { &mut fair.places } else { &mut fair.grown };
+        places.push(Place::new(job, placements));
     }
     Some(placements)
+}
+
+/// Whether all these may be moved in this cycle.
+fn bears(fair: &Fair, goes: &[&Candidate]) -> bool {
+    fair.budget.bears(queues_of(goes.iter().map(|candidate| (candidate.job, candidate.view.queue.path()))))
+}
+
+/// Whether a candidate is a part of a gang all of which goes.
+fn goes_with_all(candidate: &Candidate, goes: &[&Candidate]) -> bool {
+    candidate.within.is_some()
+        && goes.iter().any(|other| other.job == candidate.job && other.within.is_none())
 }
 
 /// A claim's place, and the jobs that go for it, the dearest first.
@@ -367,6 +415,10 @@ fn with_fewer<'a, 'c>(
     }
     let (mut tried, mut index) = (false, 0);
     while goes.len() > 1 && index < goes.len() {
+        if goes_with_all(goes[index], &goes) {
+            index += 1;
+            continue;
+        }
         let others = goes.iter().enumerate().rev().filter(|(other, _)| *other != index);
         let fewer: Vec<&'c Candidate<'a>> = others.map(|(_, candidate)| *candidate).collect();
         fair.trial.roll_back_to(mark);
@@ -404,7 +456,13 @@ fn put_before<'a, 'c>(
     let placements = placed.ok()?;
     // The dearest, which were released last, are the first who may stay.
     let mut goes: Vec<&'c Candidate<'a>> = Vec::new();
-    for candidate in way.iter().rev() {
+    let (wholes, parts): (Vec<_>, Vec<_>) =
+        way.iter().rev().partition(|candidate| candidate.within.is_none());
+    for candidate in wholes.into_iter().chain(parts) {
+        if goes_with_all(candidate, &goes) {
+            goes.push(candidate);
+            continue;
+        }
         let held: Vec<&Placement> = held_by(state, &candidate.live).collect();
         if !fair.trial.keep(&held, &candidate.view.queue) {
             goes.push(candidate);
@@ -421,12 +479,19 @@ fn elsewhere<'a>(
 ) -> Option<Vec<Move<'a>>> {
     let state = fair.trial.state;
     let mut moves = Vec::new();
-    for candidate in goes {
+    for candidate in goes.iter().filter(|candidate| !goes_with_all(candidate, goes)) {
         let job = state.jobs.get(&candidate.job.number)?;
         let mark = fair.trial.mark();
         fair.trial.not_lent = closed_to_moved(fair, candidate, &job.spec);
-        let placements = place::place_spec(fair.trial, &job.spec).ok();
+        let placements = match &candidate.within {
+            None => place::place_spec(fair.trial, &job.spec).ok(),
+            Some(part) => resize::anew(fair.trial, (candidate.job, job, candidate.queue), part),
+        };
         fair.trial.not_lent = Closed::default();
+        if candidate.within.is_some() {
+            moves.push(Move::of(candidate, placements?));
+            continue;
+        }
         match placements.and_then(|placements| at_size(fair, (candidate, job), placements)) {
             Some(placements) => moves.push(Move::of(candidate, placements)),
             None => {
@@ -440,7 +505,10 @@ fn elsewhere<'a>(
 
 /// The models of which its queue may not have more than it has with what the job holds now.
 fn closed_to_moved(fair: &mut Fair, candidate: &Candidate, spec: &JobSpec) -> Closed {
-    let own = fair.shares.drawn_by(fair.trial.state, candidate.view);
+    let own = match candidate.within {
+        None => fair.shares.drawn_by(fair.trial.state, candidate.view),
+        Some(_) => candidate.draws.clone(),
+    };
     fair.shares.charge(candidate.queue, &own, (-1, false));
     let closed = fair.shares.closed_models(candidate.queue, spec);
     fair.shares.charge(candidate.queue, &own, (1, false));
@@ -457,7 +525,7 @@ fn at_size(
         return Some(placements);
     }
     let state = fair.trial.state;
-    let held = candidate.live.iter().filter_map(|id| state.allocations.get(id));
+    let held = candidate.view.live.iter().filter_map(|id| state.allocations.get(id));
     let tasks = held.filter(|held| held.state != AllocationState::Stopping).count();
     resize::at_size(fair.trial, (candidate.job, job, candidate.queue), placements, tasks)
 }
@@ -474,8 +542,9 @@ fn into_anothers<'a>(
     };
     // Jobs stay if another job of this cycle lies near them because they are there.
     let (state, around) = (fair.trial.state, &fair.trial.around);
-    let stays =
-        |other: &&Candidate<'a>| leaves(other.job) || around.is_relied_on(state, held_by(state, &other.live));
+    let stays = |other: &&Candidate<'a>| {
+        other.view.elastic || leaves(other.job) || around.is_relied_on(state, held_by(state, &other.live))
+    };
     let others = movable.all().filter(|other| !stays(other)).cloned().collect();
     let mut others = Candidates::in_order(others);
     let claim = Claim::of(candidate.job, &job.spec, (candidate.queue, Amounts::new()));
@@ -483,7 +552,7 @@ fn into_anothers<'a>(
     for way in ways(fair, &claim, &mut others, false).iter().take(MOST_CHAINS) {
         let stands: Vec<&Candidate<'a>> = way.goes.iter().map(|index| others.get(*index)).collect();
         let found = put_before(fair, &claim, (&stands, way.there_alone)).and_then(|(placements, goes)| {
-            let bears = fair.budget.bears(goes.iter().map(|candidate| candidate.view.queue.path()));
+            let bears = bears(fair, &goes);
             let placements = at_size(fair, (candidate, job), placements).filter(|_| bears)?;
             let moves = elsewhere(fair, &goes, None)?;
             Some(std::iter::once(Move::of(candidate, placements)).chain(moves).collect())

@@ -2,6 +2,7 @@
 //! queues before what is due to none, and in a queue by priority, then those with the fewest tasks beyond their minimum.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::Place;
 use super::fair::Fair;
@@ -297,13 +298,30 @@ pub(super) fn at_size(
     Some(grower.present.into_values().collect())
 }
 
+/// Finds another place for a part of a gang that runs, given by its ranks; of a role any of its free ranks will do.
+pub(super) fn anew(
+    trial: &mut Trial,
+    (id, job, queue): (JobId, &Job, usize),
+    part: &Range<u32>,
+) -> Option<Vec<Placement>> {
+    let (mut present, taken) = tasks_of(trial.state, trial.state.run(id)?);
+    present.retain(|rank, _| !part.contains(rank));
+    let grower = Grower { id, job, queue, present, taken };
+    let gang = &job.spec.gang;
+    let is_it = |unit: &Unit| match part.len() {
+        1 => gang.role_index(unit.rank) == gang.role_index(part.start),
+        _ => unit.rank == part.start,
+    };
+    units(&grower).into_iter().find(is_it)?.place(trial).ok()
+}
+
 /// The parts that could be added to a gang, the best first: at each branch in the group that has the least of what it
 /// needs, so that groups that did not start come first, and what they need of each other stays in proportion.
 fn units(grower: &Grower) -> Vec<Unit> {
     let mut found = Vec::new();
     let (domains, spread, full) = (Vec::new(), Vec::new(), Vec::new());
     Search { grower, domains, spread, full, found: &mut found }.group(&grower.job.spec.gang, 0);
-    found.sort_by(|(full, one), (other, another)| (full, one.rank).cmp(&(other, another.rank)));
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
     found.into_iter().map(|(_, unit)| unit).collect()
 }
 
@@ -314,10 +332,10 @@ struct Search<'a, 'b> {
     domains: Vec<(String, NodeId)>,
     /// How these are spread, and where what they have lies.
     spread: Vec<Spreading>,
-    /// What each of them, but the whole gang, has of what it needs, in thousandths.
-    full: Vec<u32>,
+    /// What each of them, but the whole gang, has of what it needs, in thousandths, and its first rank.
+    full: Vec<(u32, u32)>,
     /// Each with how full the groups around it are.
-    found: &'b mut Vec<(Vec<u32>, Unit)>,
+    found: &'b mut Vec<(Vec<(u32, u32)>, Unit)>,
 }
 
 impl Search<'_, '_> {
@@ -334,7 +352,7 @@ impl Search<'_, '_> {
                 for group in &branch.groups {
                     let next = first + group.most_tasks();
                     let here = self.grower.present.range(first..next).count() as u32;
-                    self.full.push(here.saturating_mul(1000) / group.tasks().max(1));
+                    self.full.push((here.saturating_mul(1000) / group.tasks().max(1), first));
                     if here > 0 {
                         self.group(group, first);
                     } else if self.grower.taken.range(first..next).next().is_none() {

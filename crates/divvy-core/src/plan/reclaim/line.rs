@@ -82,6 +82,15 @@ impl<'a> Candidates<'a> {
         Self { all, rest, order, taken: 0, unseen, by_cost: false, has_parts: false }
     }
 
+    /// Likewise, where parts of gangs may be among them.
+    pub(in crate::plan) fn in_parts(mut all: Vec<Candidate<'a>>) -> Self {
+        let has_parts = all.iter().any(|candidate| candidate.within.is_some());
+        if has_parts {
+            victims::tie(&mut all);
+        }
+        Self { has_parts, ..Self::in_order(all) }
+    }
+
     pub(in crate::plan) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

@@ -446,3 +446,18 @@ fn at_the_limit_of_its_queue_a_gang_grows_by_what_its_juniors_give() {
         "#]],
     );
 }
+
+#[test]
+fn a_gang_that_starts_beside_its_juniors_grows_by_their_surplus_at_once() {
+    check(
+        "node n0 6xh100\nsubmit j0 default 1 tasks=2..4\nplan\nsubmit j2 default 1 tasks=2..4 prio=5\nplan",
+        expect![[r#"
+            place j0 n0:0 n0:1
+            grow j0 n0:2 n0:3
+            shrink j0 by n0:3 Preempted by j2
+            shrink j0 by n0:2 Preempted by j2
+            place j2 n0:4 n0:5
+            promise j2 to grow n0:3 n0:2
+        "#]],
+    );
+}

@@ -740,3 +740,19 @@ fn of_queues_that_hold_nothing_the_one_that_is_guaranteed_more_goes_first() {
         "#]],
     );
 }
+
+#[test]
+fn what_becomes_due_by_a_job_that_comes_goes_first_to_who_stands_before_it() {
+    check(
+        "node n0 4xh100\nqueue a\nqueue b\nsubmit j1 a 2 array=0-3\nplan\nsubmit j3 b 1 prio=high\nplan\nsubmit j5 b 2 prio=low\nplan",
+        expect![[r#"
+            place j1_0 n0:0+n0:1
+            place j1_1 n0:2+n0:3
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop j1_1 Reclaimed by j3
+            promise j3 n0:2
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        "#]],
+    );
+}

@@ -145,3 +145,57 @@ fn a_queue_whose_model_is_guaranteed_gives_another_model_to_whom_any_is_guarante
         "#]],
     );
 }
+
+#[test]
+fn what_is_guaranteed_of_any_model_is_due_to_jobs_that_name_one() {
+    check(
+        "node n0 4xh100\nqueue p guarantee=4\nqueue p/b {\"path\": \"p/b\", \"guarantee\": {\"h100\": {\"finite\": 1000}}}\nqueue p/d\n\
+        queue c weight=9\nsubmit j1 c 1 array=0-3\nplan\nsubmit j2 p/d 1 model=h100 array=0-4\nplan",
+        expect![[r#"
+            place j1_0 n0:0
+            place j1_1 n0:1
+            place j1_2 n0:2
+            place j1_3 n0:3
+            stop j1_3 Reclaimed by j2_0
+            stop j1_2 Reclaimed by j2_1
+            stop j1_1 Reclaimed by j2_2
+            stop j1_0 Reclaimed by j2_3
+            promise j2_0 n0:3
+            promise j2_1 n0:2
+            promise j2_2 n0:1
+            promise j2_3 n0:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_sibling_keeps_counts_as_taken_where_models_are_guaranteed() {
+    check(
+        "node n0 1xh100\nnode n1 4xa100\nqueue s\n\
+        queue s/a {\"path\": \"s/a\", \"guarantee\": {\"a100\": {\"finite\": 1000}}, \"lend\": {\"any\": {\"finite\": 0}}}\n\
+        queue s/b {\"path\": \"s/b\", \"guarantee\": {\"h100\": {\"finite\": 1000}, \"any\": {\"finite\": 2000}}}\n\
+        queue b {\"path\": \"b\", \"guarantee\": {\"a100\": {\"finite\": 2000}}}\nsubmit j0 b 1\nplan\n\
+        submit j1 b 1 model=a100 tasks=2\nsubmit j2 s/b 1 array=0-1\nplan\npass 1m\nplan",
+        expect![[r#"
+            place j0 n0:0
+            place j2_0 n1:0
+            place j2_1 n1:1
+            wait DV-SCARCE: the pool now has too few GPUs for all guarantees, and other queues keep them from queue b
+            stop j2_1 Reclaimed by j1
+            promise j1 n1:3 n1:2
+        "#]],
+    );
+}
+
+#[test]
+fn no_job_moves_away_from_a_model_that_is_guaranteed_to_its_queue_by_name() {
+    check(
+        "policy {half_life: none}\nnode n0 1xh100\nnode n1 1xa100\nqueue a {\"path\": \"a\", \"guarantee\": {\"h100\": {\"finite\": 1000}}}\n\
+        queue c guarantee=1\nsubmit j0 a 1\nplan\nsubmit j2 c 1 model=h100\nplan",
+        expect![[r#"
+            place j0 n0:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}

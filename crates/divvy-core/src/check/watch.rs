@@ -7,6 +7,7 @@ mod domains;
 mod given;
 mod giving;
 mod islands;
+mod leaves;
 mod ledger;
 mod lent;
 mod models;
@@ -62,6 +63,8 @@ pub struct Watch {
     /// What is on its way out, and what of it each queue has.
     leaving: BTreeSet<AllocationId>,
     leaves: BTreeMap<String, BTreeMap<Resource, i64>>,
+    /// What is on its way out of jobs that move: of it only the models are among what leaves.
+    moving_out: BTreeSet<AllocationId>,
     /// The jobs whose devices were taken since something last came from outside.
     taken: BTreeSet<JobId>,
     /// When what queues missed was last news, and what it was.
@@ -451,23 +454,16 @@ impl Watch {
             self.giving_way.insert(job);
             self.preempted.push((job, live.clone()));
         }
-        // A job that moves goes on elsewhere: its queue loses nothing by it.
-        if !matches!(cause, Cause::Moved | Cause::Faster) {
-            self.leave(&live);
+        // A job that moves goes on elsewhere: its queue loses nothing by it, but maybe what it has of a model.
+        match cause {
+            Cause::Moved | Cause::Faster => self.move_out(&live),
+            _ => self.leave(&live),
         }
-    }
-
-    /// Notes in the books of the queues what is on its way out, once.
-    fn leave(&mut self, live: &[AllocationId]) {
-        for id in live.iter().filter(|id| !self.leaving.contains(*id)) {
-            let Some(hold) = self.holds.get(id) else { continue };
-            count(&mut self.leaves, &hold.stand, &hold.counted, 1);
-        }
-        self.leaving.extend(live);
     }
 
     /// What a task held is free, and was charged to the millisecond until it ended (L11).
     fn task_ended(&mut self, state: &State, (id, ended_at): (AllocationId, Option<Time>), wrong: &mut Found) {
+        self.moved_out(id);
         let Some(hold) = self.holds.remove(&id) else {
             wrong.push(found("L7", format!("allocation {id} ended and was never given")));
             return;

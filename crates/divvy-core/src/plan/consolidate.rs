@@ -374,7 +374,8 @@ fn clear<'a>(
     let moves = elsewhere(fair, &goes, further);
     fair.trial.not_lent = closed;
     let moves = moves.filter(|moves| {
-        fair.budget.bears(queues_of(moves.iter().map(|moved| (moved.job, moved.queue.path()))))
+        let jobs = moves.iter().map(|moved| (moved.job, moved.queue.path()));
+        fair.budget.bears(queues_of(jobs)) && !moves.iter().any(|moved| leaves_short(fair, moved))
     })?;
     keep(fair, &placements);
     queues_of(moves.iter().map(|moved| (moved.job, moved.queue.path())))
@@ -391,6 +392,16 @@ fn clear<'a>(
 /// Whether all these may be moved in this cycle.
 fn bears(fair: &Fair, goes: &[&Candidate]) -> bool {
     fair.budget.bears(queues_of(goes.iter().map(|candidate| (candidate.job, candidate.view.queue.path()))))
+}
+
+/// Whether a queue, or one above it, would have less of a model than is guaranteed to it by name, since a job goes on on another.
+fn leaves_short(fair: &Fair, moved: &Move) -> bool {
+    let state = fair.trial.state;
+    let before = fair.shares.counted(state, held_by(state, &moved.live));
+    let after = fair.shares.counted(state, moved.placements.iter());
+    let gone: Amounts = before.iter().zip(&after).map(|(before, after)| before - after).collect();
+    let mut places = fair.shares.upwards(fair.shares.place(moved.queue));
+    places.any(|place| fair.shares.falls_short(place, &gone).is_some())
 }
 
 /// Whether a candidate is a part of a gang all of which goes.

@@ -17,7 +17,7 @@ use super::sooner::Sooner;
 use super::trial::{Others, Trial};
 use super::turns::{Turn, Turns};
 use super::{Place, Plan, Report, Verdicts, place, quicken, starve, stuck};
-use crate::id::{AllocationId, JobId};
+use crate::id::{AllocationId, ClassId, JobId};
 use crate::model::allocation::AllocationState;
 use crate::model::job::{Cause, JobSpec};
 use crate::model::policy::Preempt;
@@ -38,11 +38,15 @@ pub(super) struct Fair<'a, 'b> {
     /// Gangs that run with fewer tasks than they may have.
     pub(super) growing: &'a BTreeSet<JobId>,
     /// Whether there is any such gang, or one that this cycle starts.
-    may_grow: bool,
+    pub(super) may_grow: bool,
     /// Further tasks of gangs: of those that run, and of those that this cycle starts.
     pub(super) grown: Vec<Place>,
     /// Jobs that end in this cycle for another cause.
     pub(super) ending: BTreeSet<JobId>,
+    /// Turns of this cycle in which the verdict of the class stood, though others might give way for it.
+    stood: Vec<Turn<'a>>,
+    /// The classes of those whose jobs got the places of others after all.
+    risen: Vec<ClassId>,
     /// What ends anyway.
     pub(super) leaving: Leaving,
     /// Jobs that might give way, computed when first asked for.
@@ -57,6 +61,9 @@ pub(super) struct Fair<'a, 'b> {
     /// Jobs that wait for a loan.
     pub(super) borrowers: Borrowers,
 }
+
+/// Of how many classes that stand before one in its queue it is looked whether others give way for them, too.
+const MOST_SENIORS: usize = 4;
 
 /// Why it is a job's turn to have others stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -137,6 +144,9 @@ pub(super) fn in_turns<'a>(
             turns.reopen();
         }
         let victims = fair.victims.len();
+        if stands && !state.freed && judged.is_some_and(Reason::may_be_taken_for) {
+            fair.stood.push(turn);
+        }
         match fair.take_turn(turn, (judged, stands), turns.is_alone()) {
             Ok(next) => {
                 verdicts.insert(turn.class, None);
@@ -150,6 +160,7 @@ pub(super) fn in_turns<'a>(
                 fair.judge(turn, (judged, reason), verdicts);
             }
         }
+        verdicts.extend(fair.risen.drain(..).map(|class| (class, None)));
         if state.policy.strict && fair.blocks(turn, verdicts) {
             verdicts.extend(turns.close(turn.queue).map(|class| (class, Some(Reason::InLine))));
         }
@@ -202,6 +213,8 @@ impl<'a, 'b> Fair<'a, 'b> {
             now,
             growing,
             ending: told.into_keys().collect(),
+            stood: Vec::new(),
+            risen: Vec::new(),
         }
     }
 }
@@ -417,10 +430,31 @@ impl<'a> Fair<'a, '_> {
             // Some members have started: what keeps the next one back is asked in its own turn.
             Err(_) if started > 0 => Ok(place::next_start(self.trial, job)),
             Err(reason) if claims => {
+                self.let_seniors_claim(turn.queue);
+                self.trial.not_lent = self.shares.closed(turn.queue, &job.spec)?;
                 self.take_back((turn, By::Turn), job, &reason)?;
                 Ok(place::next_start(self.trial, job))
             }
             Err(reason) => Err(reason),
+        }
+    }
+
+    /// More is due to a queue for a job that has just come. If others give way for that, they do for those that stand before it first,
+    /// though nothing has become free: a few of them are asked, once each.
+    fn let_seniors_claim(&mut self, queue: usize) {
+        let state = self.trial.state;
+        let (of_queue, others): (Vec<Turn>, Vec<Turn>) =
+            std::mem::take(&mut self.stood).into_iter().partition(|stood| stood.queue == queue);
+        self.stood = others;
+        for senior in of_queue.into_iter().take(MOST_SENIORS) {
+            let known = state.jobs.get(&senior.key.number).zip(state.verdicts.get(&senior.class));
+            let Some((job, reason)) = known else { continue };
+            let Ok(closed) = self.shares.closed(senior.queue, &job.spec) else { continue };
+            self.trial.not_lent = closed;
+            let may = self.shares.allows(senior.queue, &senior.view.asked, &job.spec).is_ok();
+            if may && self.take_back((senior, By::Turn), job, reason).is_ok() {
+                self.risen.push(senior.class);
+            }
         }
     }
 

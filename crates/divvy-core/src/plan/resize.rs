@@ -128,7 +128,7 @@ impl Growth {
             grow(fair, Reach::Due, |_, _| false);
         }
         grow(fair, Reach::Free, |_, _| false);
-        if fair.trial.state.policy.preempt == Preempt::LeastLoss && !fair.growing.is_empty() {
+        if fair.trial.state.policy.preempt == Preempt::LeastLoss && fair.may_grow {
             grow(fair, Reach::Juniors, |fair, grower| !has_juniors(fair, grower));
         }
     }

@@ -1,7 +1,7 @@
 //! Which jobs may take what where guarantees name models, and by what right where nothing is guaranteed (L9).
 
 use super::*;
-use crate::check::reckon::{guaranteed_of, models_guaranteed};
+use crate::check::reckon::{guaranteed_of, kept_milli, kept_of, models_guaranteed};
 use crate::model::ask::Alternative;
 use crate::model::borrowing::BorrowEvicts;
 use crate::model::gang::Role;
@@ -75,9 +75,10 @@ impl Watch {
         let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
         let mut counted = live.iter().filter_map(|id| self.holds.get(id)).flat_map(|hold| &hold.counted);
         let gives = counted.any(|(resource, amount)| resource == model && *amount > 0);
-        let has = |resource: &Resource| {
-            let (held, leaves) = self.held_of(path, resource);
-            held - leaves
+        // What is kept there for those who do not use it counts as taken.
+        let has = |resource: &Resource| match resource {
+            Resource::Any => self.takes(state, path, (resource, &kept_milli)),
+            model => self.takes(state, path, (model, &|state, path| kept_of(state, path, model))),
         };
         let each: Vec<(i64, i64)> = models_guaranteed(state)
             .iter()

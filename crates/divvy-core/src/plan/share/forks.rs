@@ -2,6 +2,7 @@
 //! their own are set apart: what these nodes have is theirs, and no part of what the others divide.
 
 use super::{ANY, Amounts, QueueShare, Shares, quantum};
+use crate::amount::Resource;
 use crate::plan::divide::{Claim, fill};
 use crate::plan::dominant::{self, Demand};
 
@@ -68,6 +69,8 @@ impl Shares {
         let mut claims: Vec<Claim> = children.iter().map(claim).collect();
         if resource == ANY {
             self.narrow((queue, whole), &mut claims, quantum);
+        } else if self.guarantees && matches!(self.resources[resource], Resource::Model(_)) {
+            self.widen((queue, whole), &mut claims, quantum);
         }
         let mut parts = fill(whole, &claims, quantum);
         for (child, part) in children.iter().zip(&mut parts) {
@@ -76,6 +79,19 @@ impl Shares {
             }
         }
         parts
+    }
+
+    /// What is guaranteed to children of any device is guaranteed of a model, too, as far as others leave more than is guaranteed
+    /// to them of it by name.
+    fn widen(&self, (queue, whole): (usize, i64), claims: &mut [Claim], quantum: i64) {
+        let with_any = |(child, claim): (&usize, &Claim)| {
+            let more = if self.queues[*child].has_nodes { 0 } else { self.unnamed(&self.queues[*child]) };
+            Claim { wanted: claim.guaranteed.saturating_add(more).min(claim.wanted), ..*claim }
+        };
+        let children = &self.queues[queue].children;
+        let by_any: Vec<Claim> = children.iter().zip(claims.iter()).map(with_any).collect();
+        let parts = fill(whole, &by_any, quantum);
+        claims.iter_mut().zip(parts).for_each(|(claim, part)| claim.guaranteed = claim.guaranteed.max(part));
     }
 
     /// What is guaranteed to a child, but for what is kept in it for those who do not want it: no other gets that.

@@ -60,7 +60,7 @@ impl Shares {
     }
 
     /// What of its guarantee a queue may have of any model, beside what is guaranteed to it of each.
-    fn unnamed(&self, queue: &QueueShare) -> i64 {
+    pub(super) fn unnamed(&self, queue: &QueueShare) -> i64 {
         let named = self.models().map(|model| queue.guarantee[model]).fold(0, i64::saturating_add);
         queue.guarantee[ANY].saturating_sub(named).max(0)
     }

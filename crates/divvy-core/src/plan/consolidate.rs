@@ -148,12 +148,8 @@ pub(super) fn make_room<'a>(
 
 /// Whether moves might make room for a job by its alternatives of this number, and whether that may be since it is guaranteed to the job's
 /// queue: seen without a look at the running jobs.
-pub(super) fn may_make_room(
-    fair: &Fair,
-    (spec, number): (&JobSpec, usize),
-    is_owed: impl FnOnce() -> bool,
-) -> bool {
-    fair.budget.has_any() && has_room(fair, spec, number, is_owed())
+pub(super) fn may_make_room(fair: &Fair, (spec, number): (&JobSpec, usize), is_owed: bool) -> bool {
+    fair.budget.has_any() && has_room(fair, spec, number, is_owed)
 }
 
 /// Whether enough is free in all, wherever it is; by alternatives of this number, or the last where a role has fewer. For a job to which

@@ -106,9 +106,8 @@ pub(super) fn take_over(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
     if fair.leaving.free.is_empty() {
         return None;
     }
-    let has_claim = || {
-        reclaim::might_take(fair, claim) || consolidate::may_make_room(fair, (claim.spec, 0), || claim.owed)
-    };
+    let has_claim =
+        || reclaim::might_take(fair, claim) || consolidate::may_make_room(fair, (claim.spec, 0), claim.owed);
     let has_claim = fair.leaving.has_junior_of(fair.trial.state, claim.spec) || has_claim();
     if !has_claim || !reclaim::may_have(fair, claim) {
         return None;

@@ -33,11 +33,19 @@ impl Fair<'_, '_> {
             By::Order => true,
             By::Turn => {
                 self.leaving.has_junior_of(self.trial.state, spec)
-                    || consolidate::may_make_room(self, (spec, number), || false)
+                    || consolidate::may_make_room(self, (spec, number), false)
                     || reclaim::might_take(self, &claim())
-                    || consolidate::may_make_room(self, (spec, number), || self.owed(queue, spec, &asked).0)
+                    || self.might_owe(queue, &asked)
+                        && self.owed(queue, spec, &asked).0
+                        && consolidate::may_make_room(self, (spec, number), true)
             }
         }
+    }
+
+    /// Whether a queue holds less than is guaranteed to it of anything that is asked for.
+    fn might_owe(&self, queue: usize, asked: &Amounts) -> bool {
+        let queue = &self.shares.queues[queue];
+        (0..asked.len()).any(|index| asked[index] > 0 && queue.held[index] < queue.guarantee[index])
     }
 
     /// Where the next run of a job stands, if jobs of its queue behind it give way.

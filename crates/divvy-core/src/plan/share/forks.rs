@@ -89,6 +89,9 @@ impl Shares {
             Claim { wanted: claim.guaranteed.saturating_add(more).min(claim.wanted), ..*claim }
         };
         let children = &self.queues[queue].children;
+        if claims.iter().all(|claim| claim.guaranteed >= claim.wanted) {
+            return;
+        }
         let by_any: Vec<Claim> = children.iter().zip(claims.iter()).map(with_any).collect();
         let parts = fill(whole, &by_any, quantum);
         claims.iter_mut().zip(parts).for_each(|(claim, part)| claim.guaranteed = claim.guaranteed.max(part));

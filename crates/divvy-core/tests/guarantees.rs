@@ -18,7 +18,11 @@ queue p guarantee=3
 "#;
 
 fn check(scenario: &str, expected: Expect) {
-    match run(&format!("{TREE}{scenario}")) {
+    check_alone(&format!("{TREE}{scenario}"), expected);
+}
+
+fn check_alone(scenario: &str, expected: Expect) {
+    match run(scenario) {
         Ok(printed) => expected.assert_eq(&printed),
         Err(bad) => expected.assert_eq(&bad.to_string()),
     }
@@ -209,24 +213,29 @@ fn queues() -> impl Strategy<Value = Vec<Asks>> {
     (of("a/x"), of("a/y"), of("b"), of("c/x"), of("d")).prop_map(|(a, b, c, d, e)| vec![a, b, c, d, e])
 }
 
-/// Submits the jobs, queue by queue, and lets all that are told to stop end, until the pool is at rest.
+/// Submits the jobs, queue by queue, each time until the pool is at rest.
 fn at_rest(pool: &mut Scenario, queues: &[Asks]) {
     for (number, (path, _, _, _, jobs)) in queues.iter().enumerate() {
         (0..*jobs).for_each(|job| pool.line(&format!("submit j{number}-{job} {path} 1")).unwrap());
-        pool.line("plan").unwrap();
-        for _ in 0..20 {
-            let stops = |number: &u64| {
-                let run = pool.state().run(JobId::single(*number));
-                run.is_some_and(|run| run.stopping.is_some())
-            };
-            let stopping: Vec<String> =
-                pool.jobs().filter(|(_, number)| stops(number)).map(|(name, _)| name.to_owned()).collect();
-            if stopping.is_empty() {
-                break;
-            }
-            stopping.iter().for_each(|name| pool.line(&format!("end {name}")).unwrap());
-            pool.line("plan").unwrap();
+        settle(pool);
+    }
+}
+
+/// Lets all that are told to stop end, until the pool is at rest.
+fn settle(pool: &mut Scenario) {
+    pool.line("plan").unwrap();
+    for _ in 0..20 {
+        let stops = |number: &u64| {
+            let run = pool.state().run(JobId::single(*number));
+            run.is_some_and(|run| run.stopping.is_some())
+        };
+        let stopping: Vec<String> =
+            pool.jobs().filter(|(_, number)| stops(number)).map(|(name, _)| name.to_owned()).collect();
+        if stopping.is_empty() {
+            break;
         }
+        stopping.iter().for_each(|name| pool.line(&format!("end {name}")).unwrap());
+        pool.line("plan").unwrap();
     }
 }
 
@@ -252,5 +261,157 @@ proptest! {
             let running = pool.jobs().filter(|(name, number)| name.starts_with(&own) && runs(*number)).count();
             prop_assert!(running as i64 >= (*guarantee).min(i64::from(*jobs)), "{path}: {running}\n{}", pool.printed());
         }
+    }
+}
+
+/// A pool of eight GPUs that a borrower has, and what is submitted by others then.
+fn borrowed(queues: &str, jobs: &str) -> String {
+    format!(
+        "{queues}\nqueue x\nnode n1 8xh100\nsubmit x x 8 resumable\nplan\n{jobs}\npass 1h\nplan\nend x signal=15\nplan"
+    )
+}
+
+#[test]
+fn a_guarantee_whose_parts_are_smaller_than_the_jobs_below_it_is_had_by_the_first_of_them() {
+    let queues = "queue r guarantee=8\nqueue r/v guarantee=4\nqueue r/n guarantee=4";
+    check_alone(
+        &borrowed(queues, "submit a r/v 8\nsubmit b r/n 8"),
+        expect![[r#"
+        place x n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+        stop x Reclaimed by a
+        promise a n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+        wait DV-GPUS-BUSY: no node has 8 GPUs free that would do
+        ended x pending Reclaimed exit=143
+        place a n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+        wait DV-GPUS-BUSY: no node has 8 GPUs free that would do
+    "#]],
+    );
+    let users = r#"queue r {"path": "r", "guarantee": {"any": {"finite": 8000}}, "users": {}}"#;
+    check_alone(
+        &borrowed(users, "submit a r 8 user=ana\nsubmit b r 8 user=bob"),
+        expect![[r#"
+        place x n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+        stop x Reclaimed by a
+        promise a n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+        wait DV-GPUS-BUSY: no node has 8 GPUs free that would do
+        ended x pending Reclaimed exit=143
+        place a n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+        wait DV-GPUS-BUSY: no node has 8 GPUs free that would do
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_due_to_a_queue_whose_parts_are_smaller_than_the_jobs_below_it_is_had_by_the_first_of_them() {
+    let queues =
+        "queue r\nqueue r/v\nqueue r/n\nqueue x\nnode n1 8xh100\nsubmit x x 1 resumable array=0-7\nplan";
+    check_alone(
+        &format!("{queues}\nsubmit a r/v 4\nsubmit b r/n 4\npass 1h\nplan"),
+        expect![[r#"
+            place x_0 n1:0
+            place x_1 n1:1
+            place x_2 n1:2
+            place x_3 n1:3
+            place x_4 n1:4
+            place x_5 n1:5
+            place x_6 n1:6
+            place x_7 n1:7
+            stop x_7 Reclaimed by a
+            stop x_6 Reclaimed by a
+            stop x_5 Reclaimed by a
+            stop x_4 Reclaimed by a
+            promise a n1:4+n1:5+n1:6+n1:7
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
+fn siblings_have_what_one_leaves_of_a_guarantee_until_it_can_have_its_part() {
+    let queues = "queue r guarantee=8\nqueue r/v\nqueue r/n\nqueue x\nnode n1 8xh100\nsubmit x x 1 resumable array=0-7\nplan";
+    check_alone(
+        &format!(
+            "{queues}\nsubmit b r/n 8\nsubmit a r/v 1 array=0-5 resumable\npass 1h\nplan\nend x_2 signal=15\nend x_3 signal=15\n\
+            end x_4 signal=15\nend x_5 signal=15\nend x_6 signal=15\nend x_7 signal=15\nplan\npass 1h\nsubmit c r/n 1 array=0-3\nplan"
+        ),
+        expect![[r#"
+            place x_0 n1:0
+            place x_1 n1:1
+            place x_2 n1:2
+            place x_3 n1:3
+            place x_4 n1:4
+            place x_5 n1:5
+            place x_6 n1:6
+            place x_7 n1:7
+            stop x_7 Reclaimed by a_0
+            stop x_6 Reclaimed by a_1
+            stop x_5 Reclaimed by a_2
+            stop x_4 Reclaimed by a_3
+            stop x_3 Reclaimed by a_4
+            stop x_2 Reclaimed by a_5
+            promise a_0 n1:7
+            promise a_1 n1:6
+            promise a_2 n1:5
+            promise a_3 n1:4
+            promise a_4 n1:3
+            promise a_5 n1:2
+            wait DV-GPUS-BUSY: no node has 8 GPUs free that would do
+            ended x_2 pending Reclaimed exit=143
+            place a_5 n1:2
+            ended x_3 pending Reclaimed exit=143
+            place a_4 n1:3
+            ended x_4 pending Reclaimed exit=143
+            place a_3 n1:4
+            ended x_5 pending Reclaimed exit=143
+            place a_2 n1:5
+            ended x_6 pending Reclaimed exit=143
+            place a_1 n1:6
+            ended x_7 pending Reclaimed exit=143
+            place a_0 n1:7
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop a_5 Reclaimed by c_0
+            stop a_4 Reclaimed by c_1
+            stop a_3 Reclaimed by c_2
+            stop a_2 Reclaimed by c_3
+            promise c_0 n1:2
+            promise c_1 n1:3
+            promise c_2 n1:4
+            promise c_3 n1:5
+        "#]],
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_job_waits_that_has_room_in_what_is_guaranteed_above_it(
+        guarantee in 1..9i64,
+        sizes in prop::collection::vec((0..3usize, 1..6i64), 1..8),
+        by_users: bool,
+    ) {
+        let mut pool = Scenario::new();
+        pool.line("policy {share: fill, preempt: least_loss, cool_down: none, half_life: none}").unwrap();
+        let milli = guarantee * 1000;
+        let queue = match by_users {
+            true => format!(r#"queue r {{"path": "r", "guarantee": {{"any": {{"finite": {milli}}}}}, "users": {{}}}}"#),
+            false => format!("queue r guarantee={guarantee}\nqueue r/a\nqueue r/b\nqueue r/c"),
+        };
+        queue.lines().chain(["queue x", "node n1 8xh100"]).for_each(|line| pool.line(line).unwrap());
+        (0..8).for_each(|number| pool.line(&format!("submit x{number} x 1")).unwrap());
+        pool.line("plan").unwrap();
+        for (number, (below, size)) in sizes.iter().enumerate() {
+            let whose = ["a", "b", "c"][*below];
+            let queue = if by_users { format!("r {size} user={whose}") } else { format!("r/{whose} {size}") };
+            pool.line(&format!("submit j{number} {queue}")).unwrap();
+        }
+        settle(&mut pool);
+        let milli_of = |name: &str, number: u64| {
+            let run = pool.state().run(JobId::single(number))?;
+            let size = sizes.get(name.strip_prefix('j')?.parse::<usize>().ok()?)?.1;
+            Some((run.is_active(), size))
+        };
+        let all: Vec<(bool, i64)> = pool.jobs().filter_map(|(name, number)| milli_of(name, number)).collect();
+        let held: i64 = all.iter().filter(|(runs, _)| *runs).map(|(_, size)| size).sum();
+        let waits = all.iter().filter(|(runs, _)| !runs).map(|(_, size)| *size).min();
+        prop_assert!(waits.is_none_or(|least| held + least > guarantee), "{held} of {guarantee}\n{}", pool.printed());
     }
 }

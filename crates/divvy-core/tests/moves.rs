@@ -331,3 +331,64 @@ fn of_a_gang_only_the_task_beyond_its_minimum_that_lies_in_the_way_moves() {
         "#]],
     );
 }
+
+/// Of gang `g` the task beyond its minimum moves for `w`; three hours later, all of it would have to move for `z`.
+const IN_PART: &str = "node n1 2xh100\nnode n2 2xh100\nnode n3 1xh100\nsubmit g default 1 tasks=1..2 resumable\nstart g on=n1:0,n2:0\n\
+    submit f default 1 fixed\nstart f on=n1:1\nsubmit w default 2\npass 1h\nplan\nend g/1 signal=15\nplan\nend w\nend f\nplan\n\
+    submit y default 1 fixed\nstart y on=n2:0\nsubmit z default 2\npass 3h\nplan\npass 21h\nplan";
+
+#[test]
+fn a_part_of_a_gang_that_moves_counts_as_a_move_of_the_gang() {
+    check(
+        &format!("policy {{half_life: none, moves: {{per_job: 1, every: 1d}}}}\n{IN_PART}"),
+        expect![[r#"
+            shrink g by n2:0 Moved by w
+            promise w n2:0+n2:1
+            promise g to grow n3:0
+            grow g n3:0
+            place w n2:0+n2:1
+            ended w completed Exit exit=0
+            ended f completed Exit exit=0
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            stop g Moved by z
+            promise g n2:1 n3:0
+            promise z n1:0+n1:1
+        "#]],
+    );
+    check(
+        &format!("policy {{half_life: none, moves: {{per_job: 2, every: 1d}}}}\n{IN_PART}"),
+        expect![[r#"
+        shrink g by n2:0 Moved by w
+        promise w n2:0+n2:1
+        promise g to grow n3:0
+        grow g n3:0
+        place w n2:0+n2:1
+        ended w completed Exit exit=0
+        ended f completed Exit exit=0
+        stop g Moved by z
+        promise g n2:1 n3:0
+        promise z n1:0+n1:1
+    "#]],
+    );
+}
+
+#[test]
+fn a_gang_of_which_a_part_moved_stays_for_an_hour() {
+    let early = IN_PART.replace("pass 3h", "pass 30m").replace("pass 21h", "pass 30m");
+    check(
+        &format!("policy {{half_life: none}}\n{early}"),
+        expect![[r#"
+        shrink g by n2:0 Moved by w
+        promise w n2:0+n2:1
+        promise g to grow n3:0
+        grow g n3:0
+        place w n2:0+n2:1
+        ended w completed Exit exit=0
+        ended f completed Exit exit=0
+        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        stop g Moved by z
+        promise g n2:1 n3:0
+        promise z n1:0+n1:1
+    "#]],
+    );
+}

@@ -31,10 +31,13 @@ impl Default for Moves {
 }
 
 impl Moves {
-    /// Whether a job has already been moved as often as it may be.
-    pub fn are_used_up(&self, moved: Option<&Moved>, now: Time) -> bool {
-        let count = moved.filter(|moved| self.is_in_period(moved, now)).map_or(0, |moved| moved.count);
-        count >= self.per_job
+    /// Until when a job has been moved as often as it may be; without end if it may never be.
+    pub fn are_used_up_until(&self, moved: Option<&Moved>, now: Time) -> Option<Time> {
+        let moved = moved.filter(|moved| self.is_in_period(moved, now));
+        match moved.filter(|moved| moved.count >= self.per_job) {
+            Some(moved) if self.per_job > 0 => Some(Time(moved.since.0.saturating_add(self.every_ms))),
+            _ => (self.per_job == 0).then_some(Time(i64::MAX)),
+        }
     }
 
     /// A job's move count after one more move.
@@ -66,13 +69,14 @@ mod tests {
     #[test]
     fn a_period_begins_with_the_first_move_in_it() {
         let moves = Moves { per_job: 2, every_ms: 100, per_queue: 1 };
-        assert!(!moves.are_used_up(None, Time(0)));
+        let until = |moved: Option<&Moved>, now: i64| moves.are_used_up_until(moved, Time(now));
+        assert_eq!(until(None, 0), None);
         let once = moves.one_more(None, Time(10));
         let twice = moves.one_more(Some(&once), Time(60));
         assert_eq!((once, twice), (Moved { since: Time(10), count: 1 }, Moved { since: Time(10), count: 2 }));
-        assert!(!moves.are_used_up(Some(&once), Time(109)) && moves.are_used_up(Some(&twice), Time(109)));
-        assert!(!moves.are_used_up(Some(&twice), Time(110)));
+        assert_eq!([until(Some(&once), 109), until(Some(&twice), 109)], [None, Some(Time(110))]);
+        assert_eq!(until(Some(&twice), 110), None);
         assert_eq!(moves.one_more(Some(&twice), Time(110)), Moved { since: Time(110), count: 1 });
-        assert!(Moves { per_job: 0, ..moves }.are_used_up(None, Time(0)));
+        assert_eq!(Moves { per_job: 0, ..moves }.are_used_up_until(None, Time(0)), Some(Time(i64::MAX)));
     }
 }

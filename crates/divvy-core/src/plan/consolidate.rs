@@ -236,7 +236,6 @@ fn movable<'a>(
             || claim.lets_redo(view, (state, now))
             || view.live.is_empty()
             || fair.budget.left_of(view.queue.path()) == 0
-            || state.run(job).is_none_or(|run| run.was_moved_enough(&state.policy, now))
             || fair.trial.around.is_relied_on(state, held_by(state, &view.live))
     };
     let mut later: Option<Span> = None;
@@ -244,6 +243,11 @@ fn movable<'a>(
     for (job, view) in &fair.running.jobs {
         let is_other = *job != claim.job && !released.contains(job) && !spent.contains(job);
         if !is_other || fair.moves(*job) || stays(*job, view) || !fair.taken_of(*job).is_empty() {
+            continue;
+        }
+        let Some(run) = state.run(*job) else { continue };
+        if let Some(until) = run.stays_until(&state.policy, now) {
+            later = later.into_iter().chain((until.0 < i64::MAX).then(|| until.since(now))).min();
             continue;
         }
         let parts = parts_of(fair, *job, view);

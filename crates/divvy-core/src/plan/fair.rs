@@ -137,16 +137,8 @@ pub(super) fn in_turns<'a>(
             continue;
         }
         let judged = state.verdicts.get(&turn.class).filter(|reason| reason.lasts());
-        let stands = judged.is_some_and(|reason| fair.stands(turn, reason));
-        report.skipped += usize::from(stands);
-        report.tried += usize::from(!stands);
-        if judged.is_some() && !stands && !turn.has_behind {
-            turns.reopen();
-        }
+        let stands = fair.opens((turn, judged), &mut turns, report);
         let victims = fair.victims.len();
-        if stands && !state.freed && judged.is_some_and(Reason::may_be_taken_for) {
-            fair.stood.push(turn);
-        }
         match fair.take_turn(turn, (judged, stands), turns.is_alone()) {
             Ok(next) => {
                 verdicts.insert(turn.class, None);
@@ -164,10 +156,7 @@ pub(super) fn in_turns<'a>(
         if state.policy.strict && fair.blocks(turn, verdicts) {
             verdicts.extend(turns.close(turn.queue).map(|class| (class, Some(Reason::InLine))));
         }
-        turns.refresh(turn.queue, &fair.shares);
-        for victim in &fair.victims[victims..] {
-            turns.refresh(fair.shares.place(victim.queue), &fair.shares);
-        }
+        fair.refresh((turn, victims), &mut turns);
     }
     if fair.trial.reserve.is_asked() {
         borrowers::look(&mut fair);
@@ -272,6 +261,33 @@ impl<'a> Fair<'a, '_> {
             None => self.start(turn, (alone, freed || !is_open)),
         };
         tried.map_err(Some)
+    }
+
+    /// Counts a turn as tried or skipped; returns whether the verdict of its class stands.
+    fn opens(
+        &mut self,
+        (turn, judged): (Turn<'a>, Option<&Reason>),
+        turns: &mut Turns<'a>,
+        report: &mut Report,
+    ) -> bool {
+        let stands = judged.is_some_and(|reason| self.stands(turn, reason));
+        report.skipped += usize::from(stands);
+        report.tried += usize::from(!stands);
+        if judged.is_some() && !stands && !turn.has_behind {
+            turns.reopen();
+        }
+        if stands && !self.trial.state.freed && judged.is_some_and(Reason::may_be_taken_for) {
+            self.stood.push(turn);
+        }
+        stands
+    }
+
+    /// Lets queues stand where they do now that a turn is over: its own, and those of the jobs that give way from this one on.
+    fn refresh(&self, (turn, first): (Turn, usize), turns: &mut Turns<'a>) {
+        turns.refresh(turn.queue, &self.shares);
+        for victim in &self.victims[first..] {
+            turns.refresh(self.shares.place(victim.queue), &self.shares);
+        }
     }
 
     /// Whether the verdict of a class stands without a trial.
@@ -401,6 +417,7 @@ impl<'a> Fair<'a, '_> {
         match self.shares.closed(turn.queue, &job.spec) {
             Ok(closed) => self.trial.not_lent = closed,
             Err(reason) if claims => {
+                self.let_seniors_claim(turn.queue);
                 self.take_back((turn, By::Turn), job, &reason)?;
                 return Ok(place::next_start(self.trial, job));
             }

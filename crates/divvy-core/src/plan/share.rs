@@ -14,6 +14,7 @@ mod same;
 mod scarce;
 mod seats;
 mod spent;
+mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ use crate::model::job::JobSpec;
 use crate::model::policy::Share;
 use crate::model::queue::{Queue, lineage, user_at};
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, Counts, NodeView, RunView, Snapshot};
+use crate::snapshot::{Capacity, NodeView, RunView, Snapshot};
 use crate::state::{State, counted};
 use crate::time::Time;
 
@@ -109,6 +110,8 @@ pub(crate) struct QueueShare {
     /// The smallest amount of devices, in thousandths, that a job in it or below it gives back when it gives
     /// way; without bound where none does.
     pub(super) least_milli: i64,
+    /// The smallest amount of devices, in thousandths, that a job in it or below it waits for; without bound where none does.
+    least_wanted_milli: i64,
     /// Per resource: how many of its children run more than is guaranteed to them, and how many more than is due as well.
     lenders: SmallVec<[Lenders; 3]>,
 }
@@ -241,6 +244,7 @@ impl Shares {
             target: zero.clone(),
             keeps: zero,
             least_milli: i64::MAX,
+            least_wanted_milli: i64::MAX,
             lenders: smallvec![(0, 0); self.resources.len()],
         });
         if place != POOL {
@@ -275,51 +279,6 @@ impl Shares {
             for place in queues {
                 let running = self.queues[place].running.iter_mut();
                 running.zip(&amounts).for_each(|(running, amount)| *running -= amount);
-            }
-        }
-    }
-
-    /// Adds what waits, from the leaves up: a parent wants what its children want and may get, each within its limit.
-    fn note_wanted(&mut self, state: &State, snapshot: &Snapshot) {
-        let mut waiting: Vec<Amounts> = vec![smallvec![0; self.resources.len()]; self.queues.len()];
-        for (queue, waits) in snapshot.waiting.in_queues() {
-            // In a pool that is new to the planner every job might start.
-            let who = Counts { with_devices: !self.queues[queue].is_spent, left_out: state.is_changed() };
-            let wanted = waits.wanted(who);
-            waiting[queue].iter_mut().zip(wanted).for_each(|(sum, wanted)| *sum = wanted);
-        }
-        // Gangs that run want what they may have beyond what they have.
-        for id in &snapshot.growing {
-            let Some((job, run)) = state.jobs.get(&id.number).zip(state.run(*id)) else { continue };
-            let held = self.counted(state, run.placements.iter());
-            let place = self.place(job.spec.stand());
-            if self.queues[place].is_spent {
-                continue;
-            }
-            let more = self.asked_at_most(&job.spec).into_iter().zip(held);
-            for (sum, (most, held)) in waiting[place].iter_mut().zip(more) {
-                *sum = sum.saturating_add(most.saturating_sub(held).max(0));
-            }
-        }
-        for place in (0..self.queues.len()).rev() {
-            let wait = std::mem::take(&mut waiting[place]);
-            let queue = &mut self.queues[place];
-            for (resource, wait) in wait.into_iter().enumerate() {
-                let (held, mut limit) = (queue.wanted[resource], queue.limit[resource]);
-                if let Some(loans) = &self.loans {
-                    limit =
-                        limit.min(queue.guarantee[resource].saturating_add(loans.borrow(place)[resource]));
-                }
-                // Less than it holds, where it holds more than it may.
-                queue.wanted[resource] = held.saturating_add(wait.min(limit.saturating_sub(held)));
-                if resource == ANY {
-                    queue.asked_milli = held.saturating_add(wait);
-                }
-                if place != POOL {
-                    let more = queue.wants_above(resource).saturating_sub(held);
-                    let parent = &mut waiting[queue.parent][resource];
-                    *parent = parent.saturating_add(more);
-                }
             }
         }
     }

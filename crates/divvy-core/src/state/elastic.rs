@@ -50,9 +50,10 @@ impl State {
         if takes {
             self.taken.insert(id);
         }
-        let (begins, at) = (self.begins_without(id), gives_up.at);
+        let (begins, at, moves) = (self.begins_without(id), gives_up.at, self.policy.moves);
         self.change_run(id, |run| {
             run.taken_at = if takes { Some(news) } else { run.taken_at };
+            run.moved = run.moved_in_part(&moves, &gives_up);
             run.gave_up = Some(Box::new(gives_up.with(run.gave_up.as_deref())));
             if begins {
                 run.begins(at);

@@ -1,6 +1,6 @@
 //! Questions about a job and its runs.
 
-use super::{Job, Run, Runs, Stopping};
+use super::{GaveUp, Job, Run, Runs, Stopping};
 use crate::id::{DeviceId, JobId};
 use crate::model::allocation::Placement;
 use crate::model::ask::{Alternative, Ask, DrawAsk};
@@ -77,13 +77,25 @@ impl Run {
         moves.map_or(self.moved, |moves| Newer(Some(moves.one_more(self.moved.said(), at))))
     }
 
-    /// Whether it stays where it is because it was moved as often as the policy allows; if the policy says nothing, for an hour of running.
-    pub(crate) fn was_moved_enough(&self, policy: &Policy, now: Time) -> bool {
+    /// How often it was moved, now that some of its tasks go. Whatever goes of it at one moment is one move.
+    pub(super) fn moved_in_part(&self, moves: &Newer<Moves>, gives_up: &GaveUp) -> Newer<Moved> {
+        let is_move = |gave_up: &GaveUp| (gave_up.cause, gave_up.at) == (Cause::Moved, gives_up.at);
+        let counts = is_move(gives_up) && !self.gave_up.as_deref().is_some_and(is_move);
+        let moves = moves.said().filter(|_| counts);
+        moves.map_or(self.moved, |moves| Newer(Some(moves.one_more(self.moved.said(), gives_up.at))))
+    }
+
+    /// Until when it stays where it is because it was moved as often as the policy allows; if the policy says nothing, for an hour of
+    /// running, or after some of its tasks have moved.
+    pub(crate) fn stays_until(&self, policy: &Policy, now: Time) -> Option<Time> {
         if let Some(moves) = policy.moves.said() {
-            return moves.are_used_up(self.moved.said(), now);
+            return moves.are_used_up_until(self.moved.said(), now);
         }
         let was_moved = self.last_end.as_ref().is_some_and(|end| end.cause == Cause::Moved);
-        was_moved && self.started_at.map_or(0, |started| now.since(started).0) < STAYS_MS
+        let in_part = self.gave_up.as_deref().filter(|gave_up| gave_up.cause == Cause::Moved);
+        let moved_at =
+            in_part.map(|gave_up| gave_up.at).max(was_moved.then(|| self.started_at.unwrap_or(now)));
+        moved_at.map(|moved_at| Time(moved_at.0 + STAYS_MS)).filter(|until| *until > now)
     }
 
     /// Whether it has had to give way as often as the policy lets it.

@@ -14,7 +14,8 @@ impl Watch {
 
     /// Takes that back.
     pub(super) fn moved_out(&mut self, id: AllocationId) {
-        if let Some(hold) = self.holds.get(&id).filter(|_| self.moving_out.remove(&id)) {
+        let was_noted = self.moving_out.remove(&id);
+        if let Some(hold) = self.holds.get(&id).filter(|_| was_noted) {
             count(&mut self.leaves, &hold.stand, &of_models(&hold.counted), -1);
         }
     }

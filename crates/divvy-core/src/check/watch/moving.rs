@@ -12,6 +12,8 @@ pub(super) struct Moving {
     going: BTreeSet<JobId>,
     /// When each job that has not ended left for another place, since the bound on moves was last set.
     left: BTreeMap<JobId, Vec<Time>>,
+    /// The gangs of which parts were told to move at this moment. All that is moved of a job at one moment is one move.
+    in_part: (Time, BTreeSet<JobId>),
     said: Option<Moves>,
 }
 
@@ -38,6 +40,15 @@ impl Moving {
             }
             Event::Stopping { job, cause: Cause::Moved, .. } => drop(self.going.insert(*job)),
             Event::Stopping { job, .. } => drop(self.going.remove(job)),
+            // A part of a gang counts when it is told to go, since the gang runs on.
+            Event::Shrinking { job, cause: Cause::Moved, .. } if self.said.is_some() => {
+                if self.in_part.0 != state.now {
+                    self.in_part = (state.now, BTreeSet::new());
+                }
+                if self.in_part.1.insert(*job) {
+                    self.left.entry(*job).or_default().push(state.now);
+                }
+            }
             Event::AttemptEnded { job, .. } if state.run(*job).is_none() => {
                 self.going.remove(job);
                 self.left.remove(job);
@@ -54,6 +65,9 @@ impl Moving {
         let Some(moves) = self.said else { return false };
         let mut period: &[Time] = &[];
         let mut rest = self.left.get(&job).map_or(period, Vec::as_slice);
+        if self.in_part.0 == now && self.in_part.1.contains(&job) {
+            rest = rest.split_last().map_or(rest, |(_, before)| before);
+        }
         while let Some(first) = rest.first() {
             let end = first.0.saturating_add(moves.every_ms);
             let (within, behind) = rest.split_at(rest.partition_point(|at| at.0 < end));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::scarce::Models;
-use super::{ANY, POOL, Shares, quantum};
+use super::{ANY, POOL, QueueShare, Shares, quantum};
 use crate::amount::Resource;
 use crate::model::queue::{Queue, Users, user_at};
 use crate::plan::divide::{Claim, fill};
@@ -75,33 +75,52 @@ impl Shares {
                 let wants = wants.get_or_insert_with(|| self.wants_of_seats(state, snapshot));
                 models.iter().for_each(|model| self.guarantee_model(*model, (queue, &seats, &others), wants));
             }
-            for resource in (0..self.resources.len()).filter(|index| !models.contains(index)) {
-                let named = |seat: &usize| -> i64 {
-                    let seat = &self.queues[*seat];
-                    let parts = models.iter().map(|model| seat.guarantee[*model]);
-                    if resource == ANY { parts.fold(0, i64::saturating_add).min(seat.wanted[ANY]) } else { 0 }
-                };
-                let claim = |seat: &usize| {
-                    let (guaranteed, seat) = (named(seat), &self.queues[*seat]);
-                    Claim { guaranteed, wanted: seat.wanted[resource], weight: seat.weight, priority: 0 }
-                };
-                let claims: Vec<Claim> = seats.iter().map(claim).collect();
-                let mut whole = self.left_to_seats(resource, (queue, &others));
-                if resource == ANY && !models.is_empty() {
-                    let of_models = models.iter().map(|model| self.left_to_seats(*model, (queue, &others)));
-                    let unnamed = whole.saturating_sub(of_models.fold(0, i64::saturating_add)).max(0);
-                    let named = seats.iter().map(named).fold(0, i64::saturating_add);
-                    whole = whole.min(unnamed.saturating_add(named));
-                }
+            self.guarantee_any(&models, (queue, &seats, &others));
+            let hosts = |index: &usize| *index != ANY && !models.contains(index);
+            for resource in (0..self.resources.len()).filter(hosts) {
+                let claims = self.seat_claims(resource, &seats, |_| 0);
+                let whole = self.left_to_seats(resource, (queue, &others));
                 let parts = fill(whole, &claims, quantum(&self.resources[resource]));
-                for (seat, part) in seats.iter().zip(parts) {
-                    self.queues[*seat].guarantee[resource] = part;
-                }
-                if resource == ANY {
-                    self.divide_steady((queue, &seats, &others), &claims);
-                }
+                seats
+                    .iter()
+                    .zip(parts)
+                    .for_each(|(seat, part)| self.queues[*seat].guarantee[resource] = part);
             }
         }
+    }
+
+    /// Guarantees devices of any model to a queue's users: at least those of models that are guaranteed to each.
+    fn guarantee_any(&mut self, models: &[usize], (queue, seats, others): (usize, &[usize], &[usize])) {
+        let named = |seat: &QueueShare| {
+            let parts = models.iter().map(|model| seat.guarantee[*model]);
+            parts.fold(0, i64::saturating_add).min(seat.wanted[ANY])
+        };
+        let claims = self.seat_claims(ANY, seats, named);
+        let mut whole = self.left_to_seats(ANY, (queue, others));
+        if !models.is_empty() {
+            let of_models = models.iter().map(|model| self.left_to_seats(*model, (queue, others)));
+            let unnamed = whole.saturating_sub(of_models.fold(0, i64::saturating_add)).max(0);
+            let named = claims.iter().map(|claim| claim.guaranteed).fold(0, i64::saturating_add);
+            whole = whole.min(unnamed.saturating_add(named));
+        }
+        let parts = fill(whole, &claims, quantum(&Resource::Any));
+        seats.iter().zip(parts).for_each(|(seat, part)| self.queues[*seat].guarantee[ANY] = part);
+        self.divide_steady((queue, seats, others), &claims);
+    }
+
+    /// What a queue's users want of a resource, of which so much is guaranteed to each already.
+    fn seat_claims(
+        &self,
+        resource: usize,
+        seats: &[usize],
+        guaranteed: impl Fn(&QueueShare) -> i64,
+    ) -> Vec<Claim> {
+        let claim = |seat: &usize| {
+            let seat = &self.queues[*seat];
+            let (wanted, weight) = (seat.wanted[resource], seat.weight);
+            Claim { guaranteed: guaranteed(seat), wanted, weight, priority: 0 }
+        };
+        seats.iter().map(claim).collect()
     }
 
     /// What is guaranteed to a queue of a resource, and to none of the `others` below it.

@@ -13,6 +13,8 @@ pub(crate) struct InQueue {
     wanted: Vec<Wanted>,
     /// The part of that of devices for which none but some models will do. The second is that of jobs that could not start in an idle pool.
     bound: BTreeMap<BTreeSet<String>, [i128; 2]>,
+    /// How many runs ask for so many thousandths of devices at least. The second is that of jobs that could not start in an idle pool.
+    sizes: BTreeMap<i64, [i64; 2]>,
 }
 
 /// What jobs could use of a resource.
@@ -53,6 +55,13 @@ impl InQueue {
         self.bound.iter().map(move |(models, sums)| (models, i64::try_from(of(sums)).unwrap_or(i64::MAX)))
     }
 
+    /// The least that any of its jobs asks for, in thousandths of devices; nothing where none counts that asks for devices.
+    pub(crate) fn least(&self, who: Counts) -> Option<i64> {
+        let counts = |[counts, left_out]: &[i64; 2]| *counts > 0 || who.left_out && *left_out > 0;
+        let mut sizes = self.sizes.iter().filter(|(_, runs)| who.with_devices && counts(runs));
+        sizes.next().map(|(milli, _)| *milli)
+    }
+
     /// Counts so many more runs of a class, or fewer.
     pub(super) fn count(&mut self, class: &ClassView, runs: i64) {
         self.wanted.resize_with(class.wanted.len(), Wanted::default);
@@ -63,6 +72,14 @@ impl InQueue {
                 (true, with) => &mut sum.left_out[usize::from(with)],
             };
             *sum += i128::from(*wanted) * i128::from(runs);
+        }
+        if class.milli > 0 {
+            let least_milli = class.example.least_milli();
+            let sizes = self.sizes.entry(least_milli).or_default();
+            sizes[usize::from(class.is_left_out)] += runs;
+            if *sizes == [0, 0] {
+                self.sizes.remove(&least_milli);
+            }
         }
         for (models, milli) in &class.bound {
             let sums = self.bound.entry(models.clone()).or_default();

@@ -1,0 +1,78 @@
+//! Part of phase 1, share: what queues could use by what waits in them.
+
+use smallvec::smallvec;
+
+use super::{ANY, Amounts, POOL, Shares};
+use crate::amount::Resource;
+use crate::snapshot::{Counts, Snapshot};
+use crate::state::State;
+
+impl Shares {
+    /// Adds what waits, from the leaves up: a parent wants what its children want and may get, each within its limit.
+    pub(super) fn note_wanted(&mut self, state: &State, snapshot: &Snapshot) {
+        let mut waiting: Vec<Amounts> = vec![smallvec![0; self.resources.len()]; self.queues.len()];
+        for (queue, waits) in snapshot.waiting.in_queues() {
+            // In a pool that is new to the planner every job might start.
+            let who = Counts { with_devices: !self.queues[queue].is_spent, left_out: state.is_changed() };
+            let wanted = waits.wanted(who);
+            waiting[queue].iter_mut().zip(wanted).for_each(|(sum, wanted)| *sum = wanted);
+            self.queues[queue].least_wanted_milli = waits.least(who).unwrap_or(i64::MAX);
+        }
+        // Gangs that run want what they may have beyond what they have.
+        for id in &snapshot.growing {
+            let Some((job, run)) = state.jobs.get(&id.number).zip(state.run(*id)) else { continue };
+            let held = self.counted(state, run.placements.iter());
+            let place = self.place(job.spec.stand());
+            if self.queues[place].is_spent {
+                continue;
+            }
+            // It takes any part of that.
+            self.queues[place].least_wanted_milli = 0;
+            let more = self.asked_at_most(&job.spec).into_iter().zip(held);
+            for (sum, (most, held)) in waiting[place].iter_mut().zip(more) {
+                *sum = sum.saturating_add(most.saturating_sub(held).max(0));
+            }
+        }
+        for place in (0..self.queues.len()).rev() {
+            let wait = std::mem::take(&mut waiting[place]);
+            let queue = &mut self.queues[place];
+            let (least, above) = (queue.least_wanted_milli, queue.parent);
+            for (resource, wait) in wait.into_iter().enumerate() {
+                let (held, mut limit) = (queue.wanted[resource], queue.limit[resource]);
+                if let Some(loans) = &self.loans {
+                    limit =
+                        limit.min(queue.guarantee[resource].saturating_add(loans.borrow(place)[resource]));
+                }
+                // Less than it holds, where it holds more than it may.
+                queue.wanted[resource] = held.saturating_add(wait.min(limit.saturating_sub(held)));
+                if resource == ANY {
+                    queue.asked_milli = held.saturating_add(wait);
+                }
+                if place != POOL {
+                    let more = queue.wants_above(resource).saturating_sub(held);
+                    let parent = &mut waiting[queue.parent][resource];
+                    *parent = parent.saturating_add(more);
+                }
+            }
+            let above = &mut self.queues[above].least_wanted_milli;
+            *above = least.min(*above);
+        }
+    }
+
+    /// What other children of the queue above leave of the devices that they are to hold, since each job that waits in them asks for
+    /// more: nobody below that queue would have these.
+    pub(in crate::plan) fn left_by_siblings(&self, place: usize, index: usize) -> i64 {
+        if !matches!(self.resources[index], Resource::Any | Resource::Model(_)) {
+            return 0;
+        }
+        let siblings =
+            self.queues[self.queues[place].parent].children.iter().filter(|other| **other != place);
+        let left = |other: &usize| {
+            let sibling = &self.queues[*other];
+            let has_room =
+                sibling.held[ANY].saturating_add(sibling.least_wanted_milli) <= sibling.target[ANY];
+            if has_room { 0 } else { sibling.target[index].saturating_sub(sibling.held[index]).max(0) }
+        };
+        siblings.map(left).fold(0, i64::saturating_add)
+    }
+}

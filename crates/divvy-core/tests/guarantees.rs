@@ -303,8 +303,7 @@ fn a_guarantee_whose_parts_are_smaller_than_the_jobs_below_it_is_had_by_the_firs
 
 #[test]
 fn what_is_due_to_a_queue_whose_parts_are_smaller_than_the_jobs_below_it_is_had_by_the_first_of_them() {
-    let queues =
-        "queue r\nqueue r/v\nqueue r/n\nqueue x\nnode n1 8xh100\nsubmit x x 1 resumable array=0-7\nplan";
+    let queues = "policy {half_life: none}\nqueue r\nqueue r/v\nqueue r/n\nqueue x\nnode n1 8xh100\nsubmit x x 1 resumable array=0-7\nplan";
     check_alone(
         &format!("{queues}\nsubmit a r/v 4\nsubmit b r/n 4\npass 1h\nplan"),
         expect![[r#"

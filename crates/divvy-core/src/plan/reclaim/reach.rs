@@ -132,9 +132,9 @@ impl Reach {
 fn levels_in_due(shares: &Shares, claim: &Claim) -> (usize, (usize, usize)) {
     let stays = |place: usize| shares.queues[place].stays_within(&claim.asked, |queue| &queue.target);
     let within = shares.upwards(claim.queue).take_while(|place| stays(*place)).count();
-    // On the levels just below the pool nobody is farther away.
+    // On the levels just below the pool nobody is farther away; and where the past counts, what is missed is made up for in time.
     let mut above = shares.upwards(claim.queue).skip(within + 1);
-    if !above.any(stays) {
+    if shares.remembers || !above.any(stays) {
         return (within, NONE);
     }
     let mut farther = NONE;

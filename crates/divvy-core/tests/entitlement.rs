@@ -742,6 +742,23 @@ fn of_queues_that_hold_nothing_the_one_that_is_guaranteed_more_goes_first() {
 }
 
 #[test]
+fn who_waits_beside_a_job_that_gets_what_a_newcomer_makes_due_keeps_its_reason() {
+    check(
+        "node n0 8xh100\nqueue a\nqueue b\nsubmit j1 a 4 array=0-3\nplan\nsubmit j3 b 1 prio=high\nsubmit j4 b 1 prio=high\nplan\n\
+        submit j5 b 2 prio=low\nplan\nplan",
+        expect![[r#"
+            place j1_0 n0:0+n0:1+n0:2+n0:3
+            place j1_1 n0:4+n0:5+n0:6+n0:7
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop j1_1 Reclaimed by j3
+            promise j3 n0:4
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
 fn what_becomes_due_by_a_job_that_comes_goes_first_to_who_stands_before_it() {
     check(
         "node n0 4xh100\nqueue a\nqueue b\nsubmit j1 a 2 array=0-3\nplan\nsubmit j3 b 1 prio=high\nplan\nsubmit j5 b 2 prio=low\nplan",

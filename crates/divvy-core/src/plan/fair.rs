@@ -45,7 +45,7 @@ pub(super) struct Fair<'a, 'b> {
     pub(super) ending: BTreeSet<JobId>,
     /// Turns of this cycle in which the verdict of the class stood, though others might give way for it.
     stood: Vec<Turn<'a>>,
-    /// The classes of those whose jobs got the places of others after all.
+    /// The classes of those whose only jobs got the places of others after all.
     risen: Vec<ClassId>,
     /// What ends anyway.
     pub(super) leaving: Leaving,
@@ -469,7 +469,9 @@ impl<'a> Fair<'a, '_> {
             let Ok(closed) = self.shares.closed(senior.queue, &job.spec) else { continue };
             self.trial.not_lent = closed;
             let may = self.shares.allows(senior.queue, &senior.view.asked, &job.spec).is_ok();
-            if may && self.take_back((senior, By::Turn), job, reason).is_ok() {
+            let rises = may && self.take_back((senior, By::Turn), job, reason).is_ok();
+            // What kept it back keeps back the rest of its class.
+            if rises && senior.view.runs <= 1 {
                 self.risen.push(senior.class);
             }
         }

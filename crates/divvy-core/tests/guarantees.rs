@@ -414,3 +414,31 @@ proptest! {
         prop_assert!(waits.is_none_or(|least| held + least > guarantee), "{held} of {guarantee}\n{}", pool.printed());
     }
 }
+
+/// Of ten GPUs two are guaranteed to each of `a` and `b`, and four and six are due: `big`, with eight, holds what is due to both.
+#[test]
+fn a_job_that_straddles_a_guarantee_goes_for_what_is_guaranteed_or_where_the_policy_says_so_for_what_is_due()
+{
+    let jobs = "node n1 10xh100\nqueue a guarantee=2\nqueue b guarantee=2 weight=2\nsubmit big a 8\nplan\npass 1h\n\
+        submit wide b 6\nplan\nend big signal=15\nplan\nplan";
+    check(
+        &format!("policy {{half_life: none, reserve: 0}}\n{jobs}"),
+        expect![[r#"
+        place big n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+        wait DV-GPUS-BUSY: no node has 6 GPUs free that would do
+        ended big failed Signal exit=143
+        place wide n1:0+n1:1+n1:2+n1:3+n1:4+n1:5
+    "#]],
+    );
+    check(
+        &format!("policy {{half_life: none, reserve: 0, straddling: due}}\n{jobs}"),
+        expect![[r#"
+        place big n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+        stop big Reclaimed by wide
+        promise wide n1:0+n1:1+n1:2+n1:3+n1:4+n1:5
+        ended big pending Reclaimed exit=143
+        place wide n1:0+n1:1+n1:2+n1:3+n1:4+n1:5
+        wait DV-GPUS-BUSY: no node has 8 GPUs free that would do
+    "#]],
+    );
+}

@@ -392,3 +392,26 @@ fn a_gang_of_which_a_part_moved_stays_for_an_hour() {
     "#]],
     );
 }
+
+/// Two jobs lie in the way of `w`: the newer one is larger, and so it would lose more.
+#[test]
+fn the_job_that_loses_least_moves_or_the_newest_where_the_policy_says_so() {
+    let jobs = "node n1 4xh100\nnode n2 4xh100\nsubmit old default 1 resumable\nstart old on=n1:0\n\
+        submit new default 2 resumable\nstart new on=n2:0+n2:1\nsubmit w default 4\npass 1h\nplan";
+    check(
+        &format!("policy {{half_life: none}}\n{jobs}"),
+        expect![[r#"
+        stop old Moved by w
+        promise old n2:2
+        promise w n1:0+n1:1+n1:2+n1:3
+    "#]],
+    );
+    check(
+        &format!("policy {{half_life: none, moves: {{first: newest}}}}\n{jobs}"),
+        expect![[r#"
+        stop new Moved by w
+        promise new n1:1+n1:2
+        promise w n2:0+n2:1+n2:2+n2:3
+    "#]],
+    );
+}

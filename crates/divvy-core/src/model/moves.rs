@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::newer::Newer;
 use super::policy::span_ms;
 use crate::time::Time;
 
@@ -16,6 +17,19 @@ pub struct Moves {
     pub every_ms: i64,
     /// How many jobs of a queue a cycle moves at most.
     pub per_queue: u32,
+    /// Which of the jobs in the way go first; unsaid for those that lose least.
+    #[serde(skip_serializing_if = "Newer::is_unsaid")]
+    pub first: Newer<First>,
+}
+
+/// Which jobs move before others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum First {
+    /// Those that lose the least work.
+    Cheapest,
+    /// Those that were submitted last.
+    Newest,
 }
 
 /// An hour: the restart that a move costs is a small part of it.
@@ -26,7 +40,7 @@ const PER_QUEUE: u32 = 4;
 
 impl Default for Moves {
     fn default() -> Self {
-        Self { per_job: 1, every_ms: EVERY_MS, per_queue: PER_QUEUE }
+        Self { per_job: 1, every_ms: EVERY_MS, per_queue: PER_QUEUE, first: Newer(None) }
     }
 }
 
@@ -46,6 +60,11 @@ impl Moves {
             Some(moved) => Moved { count: moved.count.saturating_add(1), ..*moved },
             None => Moved { since: now, count: 1 },
         }
+    }
+
+    /// Whether jobs that were submitted later go before those that lose less.
+    pub fn begin_with_newest(&self) -> bool {
+        self.first.said() == Some(&First::Newest)
     }
 
     fn is_in_period(&self, moved: &Moved, now: Time) -> bool {
@@ -68,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_period_begins_with_the_first_move_in_it() {
-        let moves = Moves { per_job: 2, every_ms: 100, per_queue: 1 };
+        let moves = Moves { per_job: 2, every_ms: 100, per_queue: 1, first: Newer(None) };
         let until = |moved: Option<&Moved>, now: i64| moves.are_used_up_until(moved, Time(now));
         assert_eq!(until(None, 0), None);
         let once = moves.one_more(None, Time(10));

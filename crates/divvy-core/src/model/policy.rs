@@ -172,6 +172,17 @@ pub enum Surplus {
     Line,
 }
 
+/// For which claims a job is stopped that straddles its queue's guarantee: part of it within, part beyond, so that the queue is left with
+/// less than is guaranteed to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Straddling {
+    /// For what is guaranteed to the claim's queue.
+    Guaranteed,
+    /// For whatever the claim may take back: also what is due to its queue.
+    Due,
+}
+
 /// The settings of the planner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -280,6 +291,9 @@ pub struct Policy {
     /// Which jobs go first beyond what is guaranteed; unsaid for those of the queue that has least of what is due to it.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub surplus: Newer<Surplus>,
+    /// For which claims jobs are stopped that straddle their queue's guarantee; unsaid for what is guaranteed.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub straddling: Newer<Straddling>,
 }
 
 impl Policy {
@@ -335,6 +349,7 @@ impl Policy {
         Self {
             quantum_ms: Newer(Some(self.quantum().0)),
             surplus: Newer(self.surplus.0.or(Some(Surplus::Share))),
+            straddling: Newer(self.straddling.0.or(Some(Straddling::Guaranteed))),
             ..self.spelled_out()
         }
     }
@@ -353,6 +368,11 @@ impl Policy {
     /// Whether what is guaranteed to no queue goes to the first job overall, whatever its queue has.
     pub fn lends_in_line(&self) -> bool {
         self.surplus.said() == Some(&Surplus::Line)
+    }
+
+    /// Whether a queue may be left with less than is guaranteed to it for a claim that is not guaranteed itself.
+    pub fn leaves_short(&self) -> bool {
+        self.straddling.said() == Some(&Straddling::Due)
     }
 
     /// Whether jobs may be moved so that others have room in one piece.
@@ -448,6 +468,7 @@ impl Default for Policy {
             prices: Newer::default(),
             moves: Newer(Some(Moves::default())),
             surplus: Newer(None),
+            straddling: Newer(None),
         }
     }
 }

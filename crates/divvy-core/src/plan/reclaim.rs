@@ -219,7 +219,7 @@ pub(super) struct Candidate<'a> {
 
 /// What it costs to stop a job, compared in this order: jobs that others go before last; jobs of the own queue after those of
 /// others; queue priority; queues that keep what is due to them first; job priority; surplus first; jobs that gave way before
-/// last; of those that go by the order, the last in it by level or length first; lost work; devices; hosts; how many jobs.
+/// last; of those that go by the order, the last in it by level or length first; where the policy says so, the newest; lost work; devices; hosts; how many jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     pub(super) later: bool,
@@ -233,6 +233,8 @@ pub(super) struct Cost {
     pub(super) in_peace: bool,
     /// What the order compares first of the job, where it goes by the order: the last level first.
     pub(super) stands: Reverse<i64>,
+    /// Which job it is, where those that were submitted last go first.
+    pub(super) newest: Option<Reverse<JobId>>,
     pub(super) lost_milli_ms: i64,
     pub(super) milli: i64,
     pub(super) drawn: i64,
@@ -263,6 +265,7 @@ impl Cost {
             goes: self.goes.max(other.goes),
             in_peace: self.in_peace || other.in_peace,
             stands: self.stands.max(other.stands),
+            newest: self.newest.max(other.newest),
             lost_milli_ms: self.lost_milli_ms.saturating_add(other.lost_milli_ms),
             milli: self.milli.saturating_add(other.milli),
             drawn: self.drawn.saturating_add(other.drawn),

@@ -112,6 +112,8 @@ pub(crate) struct QueueShare {
     pub(super) least_milli: i64,
     /// The smallest amount of devices, in thousandths, that a job in it or below it waits for; without bound where none does.
     least_wanted_milli: i64,
+    /// What its children leave of what they are to hold, since each job that waits there asks for more.
+    left_by_children: Amounts,
     /// Per resource: how many of its children run more than is guaranteed to them, and how many more than is due as well.
     lenders: SmallVec<[Lenders; 3]>,
 }
@@ -153,7 +155,10 @@ impl Shares {
         shares.remembers = state.remembers();
         past::aim(state, &mut shares);
         shares.note_least(&snapshot.running);
-        (1..shares.queues.len()).for_each(|queue| shares.count_lender(queue, 1));
+        for queue in 1..shares.queues.len() {
+            shares.count_lender(queue, 1);
+            shares.count_left(queue, 1);
+        }
         shares
     }
 
@@ -242,7 +247,8 @@ impl Shares {
             asked_milli: 0,
             due: zero.clone(),
             target: zero.clone(),
-            keeps: zero,
+            keeps: zero.clone(),
+            left_by_children: zero,
             least_milli: i64::MAX,
             least_wanted_milli: i64::MAX,
             lenders: smallvec![(0, 0); self.resources.len()],
@@ -399,11 +405,13 @@ impl Shares {
     pub(crate) fn charge(&mut self, from: usize, amounts: &Amounts, (sign, pins): (i64, bool)) {
         let above: Vec<usize> = self.upwards(from).collect();
         for place in above {
+            self.count_left(place, -1);
             let queue = &mut self.queues[place];
             for (index, amount) in amounts.iter().enumerate() {
                 queue.held[index] += sign * amount;
                 queue.pinned[index] += if pins { sign * amount } else { 0 };
             }
+            self.count_left(place, 1);
         }
         self.charge_kept(from, (amounts, sign));
     }

@@ -7,7 +7,8 @@ use divvy_core::model::borrowing::BorrowEvicts;
 use divvy_core::model::job::{DependsOn, Requeue, priority};
 use divvy_core::model::newer::Newer;
 use divvy_core::model::policy::{
-    Attained, Foreseen, Length, Order, Policy, Preempt, Reclaim, Share, Shortest, Within, WithinQueue,
+    Attained, Foreseen, Length, Order, Policy, Preempt, Reclaim, Share, Shortest, Straddling, Within,
+    WithinQueue,
 };
 use divvy_core::model::prices::{Price, Prices};
 use divvy_core::model::queue::{Budget, Period, Pledge, Queue, Users};
@@ -187,6 +188,9 @@ fn policy(dice: &mut Dice, says_more: bool) -> Policy {
         let prices =
             [("h100", 2_900), ("a100", 1_100)].map(|(model, milli)| (model.to_owned(), Price(milli)));
         policy.prices = Newer(Some(Prices(prices.into())));
+    }
+    if says_more && policy.step_ms == 60_000 {
+        policy.straddling = Newer(Some(Straddling::Due));
     }
     policy
 }

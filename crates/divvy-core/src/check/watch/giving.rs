@@ -283,7 +283,8 @@ impl Watch {
             let is_within = (level == 0 || guarantee > 0)
                 && taken <= guarantee
                 && !models.iter().any(|model| self.exceeds(state, (job, path), model));
-            // Only a job that is guaranteed what it takes leaves others with less than is guaranteed to them.
+            // Only a job that is guaranteed what it takes leaves others with less than is guaranteed to them, if the policy says no more.
+            let spares = spares && !state.policy.leaves_short();
             let falls_below = spares && taken - gone_milli < guarantee;
             if is_within || falls_below {
                 let (has, gives) = self.held_milli(own);

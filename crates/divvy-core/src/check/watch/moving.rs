@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_move_is_one_too_many_only_in_the_period_that_began_with_the_first_of_those_before() {
         let job = JobId::single(1);
-        let said = Some(Moves { per_job: 2, every_ms: 100, per_queue: 1 });
+        let said = Some(Moves { per_job: 2, every_ms: 100, per_queue: 1, ..Moves::default() });
         let left = [(job, [10, 60, 150, 300].map(Time).to_vec())].into();
         let moving = Moving { said, left, ..Moving::default() };
         let of = |times: usize, now: i64| {

@@ -60,8 +60,8 @@ impl Reach {
         // What is guaranteed to a queue is there for those below it to whom it is due.
         let below = shares.upwards(claim.queue).take_while(|place| !is_guaranteed(place)).count();
         let run = shares.upwards(claim.queue).skip(below).take_while(is_guaranteed).count();
-        let may = below <= due || leaves_room(shares, claim, below);
-        let (from, guarantee) = if run > 0 && may { (below + 1, below + run) } else { (1, 0) };
+        let may = run > 0 && (below <= due || leaves_room(shares, claim, below));
+        let (from, guarantee) = if may { (below + 1, below + run) } else { (1, 0) };
         let lower = borrow_evicts.lower_than(claim.spec.priority);
         let (due, due_above) = if borrow_evicts.due { (due, due_above) } else { (0, NONE) };
         Self { from, guarantee, due, due_above, lower, named }
@@ -159,7 +159,9 @@ fn leaves_room(shares: &Shares, claim: &Claim, levels: usize) -> bool {
 
 fn siblings_leave(shares: &Shares, claim: &Claim, place: usize) -> bool {
     let queue = &shares.queues[place];
-    let lacks = |index: usize| queue.held[index].saturating_add(claim.asked[index]) - queue.target[index];
-    let leaves = |index: usize| lacks(index) <= 0 || lacks(index) <= shares.left_by_siblings(place, index);
+    let leaves = |index: usize| {
+        let lacks = queue.held[index].saturating_add(claim.asked[index]) - queue.target[index];
+        lacks <= 0 || lacks <= shares.left_by_siblings(place, index)
+    };
     (0..claim.asked.len()).filter(|index| claim.asked[*index] > 0).all(leaves)
 }

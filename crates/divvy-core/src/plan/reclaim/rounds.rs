@@ -144,7 +144,7 @@ fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
 }
 
 /// Likewise, though others are left with less than is guaranteed to them: for a claim that goes before all others, or with which
-/// its queue, or one above it, stays within its own guarantee. Not if its own devices were just taken: each claim of such jobs has
+/// its queue, or one above it, stays within its own guarantee; by `straddling: due` for any. Not if its own devices were just taken: each claim of such jobs has
 /// to raise what queues have of their guarantees, or they could take each other's places in turns for ever (L10).
 fn by_leaving_short(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     let is_back = || fair.trial.state.was_just_taken(claim.job);
@@ -152,6 +152,7 @@ fn by_leaving_short(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     let whom = match claim.starves || fair.shares.guarantees_it(claim.queue, &claim.asked) && !is_back() {
         true if !claim.starves && fair.shares.guarantees_by_any(claim.queue, &claim.asked) => Whom::ForModels,
         true => Whom::Nobody,
+        false if fair.trial.state.policy.leaves_short() && !is_back() => Whom::Nobody,
         false if is_owed_above() && !is_back() => Whom::ButForGuarantees,
         false => return None,
     };

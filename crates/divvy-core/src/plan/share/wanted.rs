@@ -59,20 +59,34 @@ impl Shares {
         }
     }
 
-    /// What other children of the queue above leave of the devices that they are to hold, since each job that waits in them asks for
-    /// more: nobody below that queue would have these.
-    pub(in crate::plan) fn left_by_siblings(&self, place: usize, index: usize) -> i64 {
-        if !matches!(self.resources[index], Resource::Any | Resource::Model(_)) {
-            return 0;
+    /// Counts for its parent what a queue leaves; with −1 takes it out.
+    pub(super) fn count_left(&mut self, place: usize, sign: i64) {
+        let parent = self.queues[place].parent;
+        for index in 0..self.resources.len() {
+            let leaves = self.left_idle(place, index);
+            self.queues[parent].left_by_children[index] += sign * leaves;
         }
-        let siblings =
-            self.queues[self.queues[place].parent].children.iter().filter(|other| **other != place);
-        let left = |other: &usize| {
-            let sibling = &self.queues[*other];
-            let has_room =
-                sibling.held[ANY].saturating_add(sibling.least_wanted_milli) <= sibling.target[ANY];
-            if has_room { 0 } else { sibling.target[index].saturating_sub(sibling.held[index]).max(0) }
-        };
-        siblings.map(left).fold(0, i64::saturating_add)
+    }
+
+    /// What a queue leaves of the devices that it is to hold, since each job that waits in it asks for more: nobody below it would have
+    /// these.
+    fn left_idle(&self, place: usize, index: usize) -> i64 {
+        let queue = &self.queues[place];
+        let is_of_devices = matches!(self.resources[index], Resource::Any | Resource::Model(_));
+        let has_room = || queue.held[ANY].saturating_add(queue.least_wanted_milli) <= queue.target[ANY];
+        match is_of_devices && queue.target[index] > queue.held[index] && !has_room() {
+            true => queue.target[index] - queue.held[index],
+            false => 0,
+        }
+    }
+
+    /// What other children of the queue above leave.
+    pub(in crate::plan) fn left_by_siblings(&self, place: usize, index: usize) -> i64 {
+        let above = &self.queues[self.queues[place].parent];
+        debug_assert_eq!(
+            above.left_by_children[index],
+            above.children.iter().map(|child| self.left_idle(*child, index)).sum::<i64>()
+        );
+        above.left_by_children[index] - self.left_idle(place, index)
     }
 }

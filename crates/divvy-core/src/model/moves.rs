@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::newer::Newer;
 use super::policy::span_ms;
+use crate::id::JobId;
 use crate::time::Time;
 
 /// A disruption budget.
@@ -62,9 +63,12 @@ impl Moves {
         }
     }
 
-    /// Whether jobs that were submitted later go before those that lose less.
-    pub fn begin_with_newest(&self) -> bool {
-        self.first.said() == Some(&First::Newest)
+    /// How early a job was submitted, where those with less of it move first; the same for all where those do that lose least.
+    pub fn seniority(&self, job: JobId) -> u64 {
+        match self.first.said() {
+            Some(First::Newest) => u64::MAX - job.number,
+            Some(First::Cheapest) | None => 0,
+        }
     }
 
     fn is_in_period(&self, moved: &Moved, now: Time) -> bool {

@@ -266,9 +266,8 @@ fn movable<'a>(
 /// A job as it may move: as a whole; if it is a gang that runs with more than it needs, also each part beyond that.
 fn parts_of<'a>(fair: &Fair<'a, '_>, job: JobId, view: &'a RunView) -> Vec<Candidate<'a>> {
     let lost_milli_ms = reclaim::lost_by_stopping(view, fair.now);
-    let moves = fair.trial.state.policy.moves;
-    let newest = moves.said().filter(|moves| moves.begin_with_newest()).map(|_| Reverse(job));
-    let cost = Cost { newest, milli: view.milli, lost_milli_ms, jobs: 1, ..Cost::default() };
+    let seniority = fair.trial.state.policy.moves.said().map_or(0, |moves| moves.seniority(job));
+    let cost = Cost { seniority, milli: view.milli, lost_milli_ms, jobs: 1, ..Cost::default() };
     let (queue, live) = (fair.shares.place(&view.queue), Cow::Borrowed(view.live.as_slice()));
     let (draws, within, needs) = (Amounts::new(), None, Vec::new());
     let whole = Candidate { job, view, queue, live, draws, cost, within, needs, goes_before: false };

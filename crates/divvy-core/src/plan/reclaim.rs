@@ -233,8 +233,8 @@ pub(super) struct Cost {
     pub(super) in_peace: bool,
     /// What the order compares first of the job, where it goes by the order: the last level first.
     pub(super) stands: Reverse<i64>,
-    /// Which job it is, where those that were submitted last go first.
-    pub(super) newest: Option<Reverse<JobId>>,
+    /// How early the job was submitted, where those that were submitted last go first.
+    pub(super) seniority: u64,
     pub(super) lost_milli_ms: i64,
     pub(super) milli: i64,
     pub(super) drawn: i64,
@@ -265,7 +265,7 @@ impl Cost {
             goes: self.goes.max(other.goes),
             in_peace: self.in_peace || other.in_peace,
             stands: self.stands.max(other.stands),
-            newest: self.newest.max(other.newest),
+            seniority: self.seniority.max(other.seniority),
             lost_milli_ms: self.lost_milli_ms.saturating_add(other.lost_milli_ms),
             milli: self.milli.saturating_add(other.milli),
             drawn: self.drawn.saturating_add(other.drawn),

@@ -168,7 +168,7 @@ fn least<'a>(fair: &Fair<'a, '_>, claim: &Claim, party: &Party<'a>) -> Option<(C
         goes: Goes::Job,
         in_peace,
         stands: Reverse(i64::MAX),
-        newest: None,
+        seniority: 0,
         lost_milli_ms,
         milli,
         // Other resources come on top.
@@ -221,7 +221,7 @@ fn of_party<'a>(
             goes: Goes::Job,
             in_peace: run.view.is_cooling(now),
             stands: stands(claim, (own, run), (&state.policy, now)),
-            newest: None,
+            seniority: 0,
             lost_milli_ms: lost_by_stopping(run.view, now),
             milli: run.view.milli,
             drawn: draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount)),

@@ -1,14 +1,16 @@
 //! Cases in the form of the `kai` suite: nodes, a tree of queues, jobs of named tasks, and the phases that are asked about.
 
+mod broken;
 mod form;
 mod words;
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answer::{Answer, Obstacle, Until, in_places_of_others, play, with_leavers_gone};
+use super::answer::{Answer, JobFate, Obstacle, Until, in_places_of_others, play, with_leavers_gone};
 use super::measure::{domains, paths};
 use super::stage::{Actor, Host, NOW, Running, Seat, Task, devices, plain_spec, plain_work, set};
+use broken::{Part, Parts};
 use divvy_core::amount::{Amount, Resource};
 use divvy_core::model::affinity::{Affinity, Others};
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
@@ -36,19 +38,33 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     }
     let paths = paths_by_age(asked);
     let queues = asked.queues.iter().map(|text| queue(asked, text, &paths)).collect();
-    let actors = asked.jobs.iter().map(|job| actor(asked, job, &paths)).collect::<Result<Vec<_>, _>>()?;
+    let actors = asked.jobs.iter().map(|job| actors(asked, job, &paths)).collect::<Result<Vec<_>, _>>()?;
+    let actors = actors.into_iter().flatten().collect();
     let hosts = asked.nodes.iter().map(|node| host(asked, node)).collect();
     let stage = set(of_phases(policy, asked), hosts, queues, actors)?;
     // A case of one phase asks what is done within a cycle; one of all phases, how the pool comes to rest.
     if asked.config.rounds_until.is_some() {
-        return play(stage, Until::Rest);
+        return play(stage, Until::Rest).map(in_one);
     }
     let answer = play(stage.clone(), Until::Cycles(1))?;
     let answer = with_leavers_gone(&stage, answer)?;
     match asked.config.phases.as_slice() {
-        [only] if only == "reclaim" || only == "preempt" => in_places_of_others(&stage, answer),
-        _ => Ok(answer),
+        [only] if only == "reclaim" || only == "preempt" => in_places_of_others(&stage, answer).map(in_one),
+        _ => Ok(in_one(answer)),
     }
+}
+
+/// Tells of a job whose parts stand beside each other as of one.
+fn in_one(answer: Answer) -> Answer {
+    let Answer::Fates { jobs, settled } = answer else { return answer };
+    let mut joined: Vec<JobFate> = Vec::new();
+    for job in jobs {
+        match joined.last_mut().filter(|before| before.name == job.name) {
+            Some(before) => before.tasks.extend(job.tasks),
+            None => joined.push(job),
+        }
+    }
+    Answer::Fates { jobs: joined, settled }
 }
 
 /// The paths of the queues. Between queues that are alike in all else the path decides; here the older queue's comes first.
@@ -191,7 +207,8 @@ fn deserved(asked: &Asked, text: &QueueText, line: Line) -> Option<f64> {
     bounds.filter_map(|(_, text)| line(text)?.deserved).reduce(f64::min)
 }
 
-fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<Actor, Obstacle> {
+/// The job; or, if it is a gang that runs with fewer tasks than it needs, what runs of it, and what it lacks.
+fn actors(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<Vec<Actor>, Obstacle> {
     let path = paths
         .get(&job.queue)
         .ok_or_else(|| Obstacle::Broken(format!("the case has no queue {:?}", job.queue)))?;
@@ -199,9 +216,24 @@ fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<A
     let is_seated = |index: &usize| job.tasks[*index].state != State::Pending;
     let seated: BTreeSet<u32> =
         ranks.iter().zip(0u32..).filter(|(index, _)| is_seated(index)).map(|(_, rank)| rank).collect();
-    if !seated.is_empty() && !gang.is_whole(&seated) {
-        as_it_runs(&mut gang, 0, &seated);
+    if seated.is_empty() || gang.is_whole(&seated) {
+        return Ok(vec![actor(asked, (job, path), gang, &ranks)?]);
     }
+    let of_part = |(gang, numbers): Part| {
+        let ranks: Vec<usize> = numbers.iter().map(|number| ranks[*number as usize]).collect();
+        actor(asked, (job, path), gang, &ranks)
+    };
+    match broken::parts(&gang, 0, &seated) {
+        Some(Parts { runs, lacks }) => [runs, lacks].into_iter().flatten().map(of_part).collect(),
+        None => {
+            broken::as_it_runs(&mut gang, 0, &seated);
+            Ok(vec![actor(asked, (job, path), gang, &ranks)?])
+        }
+    }
+}
+
+/// A part of a job, whose tasks these are.
+fn actor(asked: &Asked, (job, path): (&Job, &str), gang: Group, ranks: &[usize]) -> Result<Actor, Obstacle> {
     let mut spec = plain_spec(&job.name, path, gang);
     (spec.priority, spec.preemptible) = (job.priority, job.preemptible);
     let tasks = || ranks.iter().map(|index| &job.tasks[*index]);
@@ -209,15 +241,15 @@ fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<A
         let ranked = tasks().enumerate().filter(move |(_, task)| task.state == state);
         ranked.map(|(rank, _)| rank as u32).collect::<Vec<u32>>()
     };
-    let runs = job.tasks.iter().any(|task| task.state != State::Pending);
+    let runs = tasks().any(|task| task.state != State::Pending);
     let since = NOW - RUNS_SINCE;
     let seats = tasks().map(|task| seat(asked, task)).collect::<Result<Vec<_>, _>>()?;
     let mut releasing = of_state(State::Releasing);
     releasing.extend(of_state(State::StuckReleasing));
     let goes =
         |task: &TaskText| matches!(task.state, State::Releasing | State::StuckReleasing | State::Succeeded);
-    let leaving = job.tasks.iter().all(goes);
-    let stuck = job.tasks.iter().any(|task| task.state == State::StuckReleasing);
+    let leaving = tasks().all(goes);
+    let stuck = tasks().any(|task| task.state == State::StuckReleasing);
     let running = Running {
         since,
         seats,
@@ -234,28 +266,6 @@ fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<A
         lingers: job.deleted_during_test || stuck,
         tasks: tasks().map(|task| Task { id: task.id.clone(), group: task.group.clone() }).collect(),
     })
-}
-
-/// Lets a gang that runs with fewer tasks than it needs be content with these: what it lacks it may still get.
-fn as_it_runs(group: &mut Group, first: u32, seated: &BTreeSet<u32>) {
-    match group {
-        Group::Role(role) => {
-            let here = seated.range(first..first + role.maximum).count() as u32;
-            role.minimum = role.minimum.min(here.max(1));
-        }
-        Group::Branch(branch) => {
-            let (mut next, mut run) = (first, 0);
-            for group in &mut branch.groups {
-                let begin = next;
-                next += group.most_tasks();
-                if seated.range(begin..next).next().is_some() {
-                    run += 1;
-                    as_it_runs(group, begin, seated);
-                }
-            }
-            branch.minimum = branch.minimum.min(run);
-        }
-    }
 }
 
 /// Where a task runs, if it does.

@@ -127,8 +127,11 @@ mod tests {
         })
     }
 
-    /// What runs and what is lacking, each with the least number of its tasks and its ranks.
-    fn found(group: &Group, seated: &[u32]) -> Option<[Option<(u32, Vec<u32>)>; 2]> {
+    /// The least number of a part's tasks, and its ranks.
+    type Told = Option<(u32, Vec<u32>)>;
+
+    /// What runs and what is lacking.
+    fn found(group: &Group, seated: &[u32]) -> Option<[Told; 2]> {
         let parts = parts(group, 0, &seated.iter().copied().collect())?;
         let told = |part: Option<Part>| part.map(|(group, ranks)| (group.tasks(), ranks));
         Some([told(parts.runs), told(parts.lacks)])

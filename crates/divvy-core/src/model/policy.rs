@@ -13,7 +13,7 @@ use text::{cap, cap_said, newer_ms, spans_ms};
 pub(super) use text::{place_of, span_ms, without_unit};
 
 use super::borrowing::BorrowEvicts;
-use super::moves::Moves;
+use super::moves::{First, Moves};
 use super::newer::Newer;
 use super::prices::Prices;
 use super::score::Score;
@@ -346,7 +346,9 @@ impl Policy {
 
     /// The same policy with all settings said, as they are in force.
     pub fn in_force(&self) -> Self {
+        let moves = self.moves.0.unwrap_or_default();
         Self {
+            moves: Newer(Some(Moves { first: Newer(moves.first.0.or(Some(First::Cheapest))), ..moves })),
             quantum_ms: Newer(Some(self.quantum().0)),
             surplus: Newer(self.surplus.0.or(Some(Surplus::Share))),
             straddling: Newer(self.straddling.0.or(Some(Straddling::Guaranteed))),

@@ -398,6 +398,14 @@ mod tests {
         let longer = parse("policy: {quantum: 2h, surplus: line}");
         let told = policy_diff(&Policy::default(), &longer);
         assert_eq!(told, ["~ policy quantum: 1h → 2h", "~ policy surplus: share → line"]);
-        assert!(policy_diff(&Policy::default(), &parse("policy: {quantum: 1h, surplus: share}")).is_empty());
+        let by_age = parse("policy: {moves: {first: newest}, straddling: due}");
+        let told = policy_diff(&Policy::default(), &by_age);
+        assert_eq!(
+            told,
+            ["~ policy moves.first: cheapest → newest", "~ policy straddling: guaranteed → due"]
+        );
+        let usual =
+            parse("policy: {quantum: 1h, surplus: share, moves: {first: cheapest}, straddling: guaranteed}");
+        assert!(policy_diff(&Policy::default(), &usual).is_empty());
     }
 }

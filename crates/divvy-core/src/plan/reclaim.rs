@@ -219,7 +219,8 @@ pub(super) struct Candidate<'a> {
 
 /// What it costs to stop a job, compared in this order: jobs that others go before last; jobs of the own queue after those of
 /// others; queue priority; queues that keep what is due to them first; job priority; surplus first; jobs that gave way before
-/// last; of those that go by the order, the last in it by level or length first; where the policy says so, the newest; lost work; devices; hosts; how many jobs.
+/// last; of those that go by the order, the last in it by level or length first; of those that move, where the policy says so, the newest
+/// first; lost work; devices; hosts; how many jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     pub(super) later: bool,

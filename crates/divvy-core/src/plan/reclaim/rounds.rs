@@ -144,8 +144,8 @@ fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
 }
 
 /// Likewise, though others are left with less than is guaranteed to them: for a claim that goes before all others, or with which
-/// its queue, or one above it, stays within its own guarantee; by `straddling: due` for any. Not if its own devices were just taken: each claim of such jobs has
-/// to raise what queues have of their guarantees, or they could take each other's places in turns for ever (L10).
+/// its queue, or one above it, stays within its own guarantee; by `straddling: due` for any. Not if its own devices were just taken: each
+/// claim of such jobs has to raise what queues have of their guarantees, or they could take each other's places in turns for ever (L10).
 fn by_leaving_short(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     let is_back = || fair.trial.state.was_just_taken(claim.job);
     let is_owed_above = || Reach::of(&fair.shares, claim, BorrowEvicts::NEVER).from > 1;

@@ -417,8 +417,7 @@ proptest! {
 
 /// Of ten GPUs two are guaranteed to each of `a` and `b`, and four and six are due: `big`, with eight, holds what is due to both.
 #[test]
-fn a_job_that_straddles_a_guarantee_goes_for_what_is_guaranteed_or_where_the_policy_says_so_for_what_is_due()
-{
+fn a_job_that_straddles_a_guarantee_goes_for_what_is_due_only_where_the_policy_says_so() {
     let jobs = "node n1 10xh100\nqueue a guarantee=2\nqueue b guarantee=2 weight=2\nsubmit big a 8\nplan\npass 1h\n\
         submit wide b 6\nplan\nend big signal=15\nplan\nplan";
     check(

@@ -134,8 +134,13 @@ impl Ledger {
 
     /// All accounts: queue, user, account.
     pub fn accounts(&self) -> impl Iterator<Item = (&str, &str, &Account)> {
-        self.accounts.iter().flat_map(|(queue, users)| {
-            users.iter().map(move |(user, account)| (queue.as_str(), user.as_str(), account))
+        self.of_queues().flat_map(|(queue, users)| users.map(move |(user, account)| (queue, user, account)))
+    }
+
+    /// The accounts of each queue's users.
+    pub(crate) fn of_queues(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = (&str, &Account)>)> {
+        self.accounts.iter().map(|(queue, users)| {
+            (queue.as_str(), users.iter().map(|(user, account)| (user.as_str(), account)))
         })
     }
 

@@ -164,7 +164,7 @@ fn has_room(fair: &Fair, spec: &JobSpec, number: usize, is_owed: bool) -> bool {
         let any = is_owed.then(|| DeviceAsk { class: DeviceClass::default(), ..ask.clone() });
         let ask = any.as_ref().unwrap_or(ask);
         let devices = u64::from(role.minimum) * u64::from(ask.count);
-        if !shares && shelves.of(Some(ask)).free() < devices {
+        if !shares && (shelves.free() < devices || shelves.of(Some(ask)).free() < devices) {
             return false;
         }
         let asked = i64::from(role.minimum) * i64::from(ask.count) * i64::from(ask.milli());

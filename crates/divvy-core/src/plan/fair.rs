@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::borrowers::{self, Borrowers};
 use super::consolidate::{self, Budget};
 use super::leaving::{self, Leaving};
-use super::reclaim::{self, Party, Strangers};
+use super::reclaim::{self, Party, Rules, Strangers};
 use super::resize::Growth;
 use super::settle::{self, Leaver};
 use super::share::Shares;
@@ -51,6 +51,8 @@ pub(super) struct Fair<'a, 'b> {
     pub(super) leaving: Leaving,
     /// Jobs that might give way, computed when first asked for.
     pub(super) parties: OnceCell<Vec<Party<'a>>>,
+    /// By queue: the lowest priority of any job that runs in it, likewise.
+    lowest: Vec<OnceCell<Option<i32>>>,
     /// Jobs on nodes that are kept for others, likewise.
     pub(super) strangers: OnceCell<Strangers>,
     pub(super) places: Vec<Place>,
@@ -194,6 +196,7 @@ impl<'a, 'b> Fair<'a, 'b> {
             grown: Vec::new(),
             places: Vec::new(),
             parties: OnceCell::new(),
+            lowest: vec![OnceCell::new(); shares.queues.len()],
             strangers: OnceCell::new(),
             early: None,
             trial,
@@ -237,6 +240,11 @@ impl<'a> Fair<'a, '_> {
             turns.go_on(turn, next);
         }
         !stands
+    }
+
+    /// The lowest priority of any job that runs where a job stands.
+    pub(super) fn lowest_priority(&self, place: usize, spec: &JobSpec) -> Option<i32> {
+        *self.lowest[place].get_or_init(|| self.running.lowest_priority(spec.stand()))
     }
 
     /// Whether a class waits for room that may be later by now.
@@ -364,7 +372,8 @@ impl<'a> Fair<'a, '_> {
         let first = view.jobs.first().filter(|_| is_news && displaces(&state.policy));
         first.is_some_and(|key| {
             let place = waiting_order::place(&state.policy, *key, spec.most_milli(), self.now);
-            reclaim::might_displace(self, spec, (place, least_milli), false)
+            let rules = Rules::of(self, view.queue);
+            reclaim::might_displace(self, (spec, &rules), (place, least_milli), false)
         })
     }
 

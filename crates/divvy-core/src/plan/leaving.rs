@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::consolidate;
 use super::fair::Fair;
-use super::reclaim::{self, Claim};
+use super::reclaim::{self, Claim, Rules};
 use super::reserve;
 use super::settle::Leaver;
 use super::trial::Trial;
@@ -29,11 +29,11 @@ pub(super) struct Leaving {
 
 impl Leaving {
     /// Whether a job of the same queue and of lower priority is among them.
-    pub(super) fn has_junior_of(&self, state: &State, spec: &JobSpec) -> bool {
+    pub(super) fn has_junior_of(&self, state: &State, (spec, rules): (&JobSpec, &Rules)) -> bool {
         let leaver = |id: &AllocationId| Some(&state.jobs.get(&state.allocations.get(id)?.job.number)?.spec);
         let is_junior = |other: &JobSpec| other.stand() == spec.stand() && other.priority < spec.priority;
         !self.free.is_empty()
-            && reclaim::may_take_juniors(state, spec)
+            && reclaim::may_take_juniors(rules, &state.policy, spec)
             && self.free.iter().filter_map(leaver).any(|other| is_junior(other))
     }
 
@@ -108,7 +108,8 @@ pub(super) fn take_over(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
     }
     let has_claim =
         || reclaim::might_take(fair, claim) || consolidate::may_make_room(fair, (claim.spec, 0), claim.owed);
-    let has_claim = fair.leaving.has_junior_of(fair.trial.state, claim.spec) || has_claim();
+    let has_claim = fair.leaving.has_junior_of(fair.trial.state, (claim.spec, &Rules::of(fair, claim.queue)))
+        || has_claim();
     if !has_claim || !reclaim::may_have(fair, claim) {
         return None;
     }

@@ -35,11 +35,9 @@ pub(super) fn aim(state: &State, shares: &mut Shares) {
 /// What the own jobs of each queue missed.
 fn credits(state: &State, shares: &Shares) -> Vec<i128> {
     let mut credits = vec![0i128; shares.queues.len()];
-    // Both are in the order of the paths.
-    let mut paths = shares.paths().peekable();
+    let mut places = shares.in_order();
     for (path, record) in state.past.records() {
-        while paths.next_if(|(known, _)| *known < path).is_some() {}
-        if let Some((_, place)) = paths.next_if(|(known, _)| *known == path) {
+        if let Some(place) = places.place(path) {
             credits[place] += record.credit_milli_ms;
         }
     }

@@ -98,9 +98,8 @@ pub(super) fn is_still_busy(trial: &Trial, reason: &Reason, spec: &JobSpec) -> b
     let (Reason::DevicesBusy(count), false) = (reason, trial.state.policy.shares) else { return false };
     let shelves = trial.capacity().shelves();
     let is_busy = |alternative: &Alternative| {
-        let Some(ask) = &alternative.devices else { return false };
-        let nodes = shelves.of(Some(ask));
-        nodes.all_well() && nodes.most_free().is_none_or(|most| most < ask.count)
+        let asks = alternative.devices.as_ref();
+        asks.is_some_and(|ask| shelves.of(Some(ask)).all_lack(ask.count))
     };
     let asks_so = |ask: &Ask| {
         let mut counts = ask.alternatives.iter().filter_map(|it| Some(it.devices.as_ref()?.count));

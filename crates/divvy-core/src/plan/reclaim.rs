@@ -26,7 +26,7 @@ pub(super) use might::{may_take_juniors, may_take_of_own, might_displace, might_
 pub(super) use reach::{Reach, Right};
 use released::{Released, Served, served, take, who_goes};
 pub(super) use rounds::take_back;
-use rules::Rules;
+pub(super) use rules::{Rules, Stated};
 pub(super) use strangers::Strangers;
 
 use super::consolidate;
@@ -300,7 +300,7 @@ fn make_room<'a>(
     let candidates = &mut candidates(fair, claim)?;
     let mark = fair.trial.mark();
     let ending = leaving::let_go(fair);
-    let borrow_evicts = Rules::of(fair.trial.state, claim.spec).borrow_evicts;
+    let borrow_evicts = Rules::of(fair, claim.queue).borrow_evicts;
     let mut released = Released::new(borrow_evicts);
     let mut steps = Steps::new(fair.trial, claim, candidates);
     let mut looked = 0;
@@ -368,8 +368,8 @@ pub(super) fn may_have(fair: &mut Fair, claim: &Claim) -> bool {
     allowed
 }
 
-fn victim<'a>(candidate: &Candidate<'a>, (state, claim): (&State, &Claim)) -> Victim<'a> {
-    let is_junior = || Rules::of(state, claim.spec).is_junior(claim, (candidate.job, candidate.view));
+fn victim<'a>(candidate: &Candidate<'a>, (rules, claim): (&Rules, &Claim)) -> Victim<'a> {
+    let is_junior = || rules.is_junior(claim, (candidate.job, candidate.view));
     let cause = match (claim.starves, claim.is_of_own(candidate)) {
         (true, _) => Cause::Starved,
         (false, true) if is_junior() => Cause::Preempted,

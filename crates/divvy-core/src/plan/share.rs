@@ -10,6 +10,7 @@ mod lent;
 mod mixed;
 mod named;
 mod nodes;
+mod paths;
 mod same;
 mod scarce;
 mod seats;
@@ -30,6 +31,7 @@ use super::Entitlement;
 use super::calendar;
 use super::loans::Loans;
 use super::past;
+use super::reclaim::Stated;
 use super::settle::held_by;
 use crate::amount::{Amount, Limits, Resource};
 use crate::id::{AllocationId, DeviceId};
@@ -38,7 +40,7 @@ use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::Role;
 use crate::model::job::JobSpec;
 use crate::model::policy::Share;
-use crate::model::queue::{Queue, lineage, user_at};
+use crate::model::queue::{Queue, lineage};
 use crate::reason::Reason;
 use crate::snapshot::{Capacity, NodeView, RunView, Snapshot};
 use crate::state::{State, counted};
@@ -82,6 +84,8 @@ pub(crate) struct QueueShare {
     pub(super) is_spent: bool,
     pub(crate) weight: u32,
     pub(crate) priority: i32,
+    /// Whose devices its jobs may take.
+    pub(super) stated: Stated,
     pub(crate) guarantee: Amounts,
     /// What of its guarantee of devices stands whatever it has used, in thousandths: all but what pledges of device time add.
     steady_milli: i64,
@@ -234,6 +238,7 @@ impl Shares {
             is_spent: false,
             weight: queue.weight,
             priority: queue.priority,
+            stated: Stated::by(queue),
             steady_milli: guarantee[0],
             guarantee,
             said,
@@ -306,16 +311,6 @@ impl Shares {
         };
         let queues = self.by_path.iter().filter(|(_, place)| **place != POOL);
         queues.map(move |(path, place)| (path.clone(), of(*place)))
-    }
-
-    /// The place of a queue, or of the nearest one above it.
-    pub(crate) fn place(&self, path: &str) -> usize {
-        lineage(path).find_map(|path| self.by_path.get(path).copied()).unwrap_or(POOL)
-    }
-
-    /// All queues, by path, with their places.
-    pub(super) fn paths(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.by_path.iter().map(|(path, place)| (path.as_str(), *place))
     }
 
     /// A queue and those above it, but for the pool.
@@ -535,12 +530,6 @@ impl Shares {
             }
         }
         Ok(())
-    }
-
-    /// The path of a queue, or of the one that a user's seat is in.
-    fn path(&self, place: usize) -> &str {
-        let path = self.by_path.iter().find(|(_, other)| **other == place).map_or("", |(path, _)| path);
-        user_at(path).map_or(path, |(queue, _)| queue)
     }
 }
 

@@ -62,9 +62,7 @@ pub(super) fn is_stuck(trial: &Trial, class: ClassId, reason: &Reason, spec: &Jo
 fn lacks_devices(trial: &Trial, alternative: &Alternative, count: u32) -> bool {
     let whole = |draw: &DrawAsk| *draw == DrawAsk::Whole;
     let ask = alternative.devices.as_ref().filter(|ask| whole(&ask.draw) && ask.count == count);
-    ask.is_some_and(|ask| {
-        trial.capacity().shelves().of(Some(ask)).most_free().is_none_or(|most| most < count)
-    })
+    ask.is_some_and(|ask| trial.capacity().shelves().of(Some(ask)).lack(count))
 }
 
 /// The one role of a job and the one way to serve it, where no tasks near or apart and no domains play a part.

@@ -5,7 +5,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
 
 use super::order::{Head, Line};
-use super::reclaim;
+use super::reclaim::{self, Rules};
 use super::share::{ANY, Amounts, POOL, Shares};
 use crate::id::{ClassId, JobId};
 use crate::snapshot::order::displaces;
@@ -429,7 +429,8 @@ fn may_stand_in(
     junior: &ClassView,
 ) -> bool {
     let (spec, queue) = (&*senior.example, &shares.queues[senior.queue]);
-    if spec.priority <= junior.example.priority || !reclaim::may_take_juniors(state, spec) {
+    let rules = Rules::among(shares, &state.policy, senior.queue);
+    if spec.priority <= junior.example.priority || !reclaim::may_take_juniors(&rules, &state.policy, spec) {
         return false;
     }
     let juniors = running.lower_milli(spec.stand(), spec.priority);

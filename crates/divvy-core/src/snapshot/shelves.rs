@@ -94,17 +94,16 @@ impl Shelves {
 
 impl<'a> Chosen<'a> {
     fn kinds(&self) -> impl Iterator<Item = &'a Kind> + use<'a> {
-        let ask = self.ask;
-        let takes = move |kind: &&Kind| match (ask, &kind.example) {
-            (Some(ask), Some(spec)) => ask.class.takes(spec),
-            _ => true,
-        };
-        self.shelves.kinds.iter().filter(takes)
+        let chosen = self.clone();
+        self.shelves.kinds.iter().filter(move |kind| chosen.is_of(kind))
     }
 
-    /// Whether all of them take tasks, and every device of them can be given out.
-    pub fn all_well(&self) -> bool {
-        self.kinds().all(|kind| kind.impaired == 0)
+    /// Whether a kind may have what is asked for.
+    fn is_of(&self, kind: &Kind) -> bool {
+        match (self.ask, &kind.example) {
+            (Some(ask), Some(spec)) => ask.class.takes(spec),
+            _ => true,
+        }
     }
 
     /// The most free devices of any node that takes tasks.
@@ -112,9 +111,23 @@ impl<'a> Chosen<'a> {
         self.kinds().filter_map(|kind| kind.shelves.len().checked_sub(1)).max().map(|shelf| shelf as u32)
     }
 
+    /// Whether none of them that takes tasks has so many free devices.
+    pub fn lack(&self, count: u32) -> bool {
+        // What a kind is called is compared only where it has enough.
+        let has = |kind: &&Kind| kind.shelves.len() > count as usize;
+        !self.shelves.kinds.iter().filter(has).any(|kind| self.is_of(kind))
+    }
+
+    /// Likewise, where all of them take tasks and every device of them can be given out.
+    pub fn all_lack(&self, count: u32) -> bool {
+        let may_have = |kind: &&Kind| kind.impaired > 0 || kind.shelves.len() > count as usize;
+        !self.shelves.kinds.iter().filter(may_have).any(|kind| self.is_of(kind))
+    }
+
     /// The free devices of all of them that take tasks.
     pub fn free(&self) -> u64 {
-        self.kinds().map(|kind| kind.free).sum()
+        let of_it = self.shelves.kinds.iter().filter(|kind| kind.free > 0 && self.is_of(kind));
+        of_it.map(|kind| kind.free).sum()
     }
 
     /// For how many tasks of so many whole devices each they have enough free ones.
@@ -213,9 +226,10 @@ mod tests {
         let all = shelves.of(None);
         assert_eq!(all.with_free(8).collect::<Vec<_>>(), [1, 70]);
         assert_eq!((all.with_free(3).count(), all.with_free(9).count()), (0, 0));
-        assert_eq!((all.most_free(), shelves.free(), all.all_well()), (Some(8), 16, false));
+        assert_eq!((all.most_free(), shelves.free()), (Some(8), 16));
+        assert_eq!((all.lack(8), all.lack(9), all.all_lack(9)), (false, true, false));
         shelves.file(0, filed(Some(1), false));
-        assert!(shelves.of(None).all_well());
+        assert!(shelves.of(None).all_lack(9) && !shelves.of(None).all_lack(8));
     }
 
     #[test]
@@ -227,7 +241,8 @@ mod tests {
         }
         let wants = ask("a100");
         let chosen = shelves.of(Some(&wants));
-        assert_eq!((chosen.most_free(), chosen.all_well()), (Some(4), true));
+        assert_eq!((chosen.most_free(), chosen.lack(5), chosen.all_lack(5)), (Some(4), true, true));
+        assert!(!chosen.lack(4) && !shelves.of(Some(&ask("h100"))).all_lack(9));
         assert_eq!((0..9).flat_map(|free| chosen.with_free(free)).collect::<Vec<_>>(), [2, 0]);
         assert_eq!(shelves.of(None).most_free(), Some(8));
         assert_eq!(shelves.kind_of(&spec("h100")), b);

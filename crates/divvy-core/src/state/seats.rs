@@ -79,12 +79,17 @@ impl State {
     /// What is charged by path: to queues, or to users in queues that are divided among them.
     pub(super) fn charges(&self, now: Time) -> BTreeMap<Cow<'_, str>, i128> {
         let mut charges: BTreeMap<Cow<str>, i128> = BTreeMap::new();
-        for (queue, user, account) in self.charging().accounts() {
-            let path = match self.seat_in(queue, user).said() {
-                Some(seat) => Cow::Owned(seat.to_string()),
-                None => Cow::Borrowed(queue),
-            };
-            *charges.entry(path).or_default() += account.charged_at(now);
+        for (queue, users) in self.charging().of_queues() {
+            let told_apart = self.users_of(queue).is_some();
+            let together = if told_apart { None } else { Some(self.stand_of_own(queue)) };
+            for (user, account) in users {
+                let path = match &together {
+                    Some(stand) if stand == queue => Cow::Borrowed(queue),
+                    Some(stand) => Cow::Owned(stand.clone()),
+                    None => Cow::Owned(seat(queue, user)),
+                };
+                *charges.entry(path).or_default() += account.charged_at(now);
+            }
         }
         charges
     }

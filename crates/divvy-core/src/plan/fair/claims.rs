@@ -9,7 +9,7 @@ use crate::plan::Place;
 use crate::plan::consolidate;
 use crate::plan::order;
 use crate::plan::place;
-use crate::plan::reclaim::{self, Claim};
+use crate::plan::reclaim::{self, Claim, Rules};
 use crate::plan::share::{Amounts, Mix};
 use crate::plan::turns::Turn;
 use crate::reason::Reason;
@@ -32,7 +32,7 @@ impl Fair<'_, '_> {
             By::Starving => true,
             By::Order => true,
             By::Turn => {
-                self.leaving.has_junior_of(self.trial.state, spec)
+                self.leaving.has_junior_of(self.trial.state, (spec, &Rules::of(self, queue)))
                     || consolidate::may_make_room(self, (spec, number), false)
                     || reclaim::might_take(self, &claim())
                     || self.might_owe(queue, &asked)

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use super::line::{Least, Runs};
-use super::rules::{self, Rules};
+use super::rules::Rules;
 use super::{
     Candidate, Candidates, Claim, Cost, Goes, Next, Party, Reach, Step, Steps, lost_by_stopping, may_stop,
     might, others_lend, strangers,
@@ -73,7 +73,7 @@ pub(super) fn candidates<'a>(fair: &mut Fair<'a, '_>, claim: &Claim) -> Option<C
 
 /// Those that are looked at first.
 fn first_candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
-    let rules = Rules::of(fair.trial.state, claim.spec);
+    let rules = Rules::of(fair, claim.queue);
     let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
     let reach = claim
         .siblings_first
@@ -157,7 +157,7 @@ fn least<'a>(fair: &Fair<'a, '_>, claim: &Claim, party: &Party<'a>) -> Option<(C
     let (_, other) = fair.shares.part(claim.queue, party.place)?;
     let mut draws = Amounts::from_elem(0, claim.asked.len());
     draws[ANY] = fair.shares.queues[party.place].least(ANY)?;
-    let right = rules::borrow_evicts(fair.trial.state, party.path);
+    let right = Rules::of(fair, party.place).borrow_evicts;
     let short = || fair.shares.short((party.place, other), (&draws, &claim.asked));
     let cost = Cost {
         later: false,
@@ -196,7 +196,7 @@ fn of_party<'a>(
     // The priority of the sibling in whose subtree it runs.
     let sibling = fair.shares.part(claim.queue, party.place);
     let queue_priority = sibling.map_or(0, |(_, other)| fair.shares.queues[other].priority);
-    let right = rules::borrow_evicts(state, party.path);
+    let right = Rules::of(fair, party.place).borrow_evicts;
     let runs = party.runs(fair).iter().take_while(|run| run.view.priority <= most);
     let is_safe =
         |run: &Runs| claim.leaves_in_peace((own, run.view), (state, now)) || spent.contains(&run.job);

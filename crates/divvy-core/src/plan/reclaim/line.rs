@@ -9,7 +9,6 @@ use std::ops::Range;
 use super::gather::Unseen;
 use super::{Candidate, Cost};
 use crate::id::{AllocationId, JobId};
-use crate::model::queue::user_at;
 use crate::plan::fair::Fair;
 use crate::plan::share::Amounts;
 use crate::plan::victims;
@@ -160,8 +159,6 @@ impl<'a> Candidates<'a> {
 /// A queue in which jobs run that might give way, and these jobs: the same for all claims of a cycle.
 pub(in crate::plan) struct Party<'a> {
     pub(super) queue: &'a str,
-    /// The path of the queue, or of the one that a user's seat is in.
-    pub(super) path: &'a str,
     pub(super) place: usize,
     runs: OnceCell<Vec<Runs<'a>>>,
     is_elastic: OnceCell<bool>,
@@ -192,7 +189,6 @@ impl<'a> Party<'a> {
     pub(super) fn all(fair: &Fair<'a, '_>) -> Vec<Self> {
         let party = |queue: &'a str| Self {
             queue,
-            path: user_at(queue).map_or(queue, |(path, _)| path),
             place: fair.shares.place(queue),
             runs: OnceCell::new(),
             is_elastic: OnceCell::new(),

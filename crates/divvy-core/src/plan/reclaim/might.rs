@@ -9,30 +9,33 @@ use crate::model::ask::{Alternative, DrawAsk};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::Group;
 use crate::model::job::JobSpec;
-use crate::model::policy::{Preempt, Reclaim, WithinQueue};
+use crate::model::policy::{Policy, Preempt, Reclaim, WithinQueue};
 use crate::plan::fair::Fair;
 use crate::plan::order::Head;
 use crate::plan::share::{ANY, Amounts};
 use crate::snapshot::order::displaces;
 use crate::snapshot::{OrderKey, RunView, Spot};
-use crate::state::State;
 
 /// Whether any job might give way for the claim: seen without a look at the jobs of queues that have none to give.
 pub(in crate::plan) fn might_take(fair: &Fair, claim: &Claim) -> bool {
-    let rules = Rules::of(fair.trial.state, claim.spec);
-    let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
+    let rules = Rules::of(fair, claim.queue);
+    let reach = || Reach::of(&fair.shares, claim, rules.borrow_evicts);
     let junior = rules.juniors_up_to(claim.spec.priority);
-    let own = || fair.running.lowest_priority(claim.spec.stand());
-    others_lend(fair, claim, (&rules, reach))
+    let own = || fair.lowest_priority(claim.queue, claim.spec);
+    // What the claim may take by its right is asked only where any other has too much.
+    let lends = || fair.shares.anyone_lends(claim.queue, &claim.asked, |_, _| true);
+    lends() && others_lend(fair, claim, (&rules, reach()))
         || !strangers::of(fair, claim).is_empty()
         || junior.is_some_and(|most| own().is_some_and(|lowest| lowest <= most))
-        || claim.place.is_some_and(|place| might_displace(fair, claim.spec, (place, claim.asked[ANY]), true))
+        || claim
+            .place
+            .is_some_and(|place| might_displace(fair, (claim.spec, &rules), (place, claim.asked[ANY]), true))
 }
 
 /// Whether jobs of its own queue might give way for the claim.
 pub(in crate::plan) fn might_take_own(fair: &Fair, claim: &Claim) -> bool {
-    let junior = Rules::of(fair.trial.state, claim.spec).juniors_up_to(claim.spec.priority);
-    let lowest = || fair.running.lowest_priority(claim.spec.stand());
+    let junior = Rules::of(fair, claim.queue).juniors_up_to(claim.spec.priority);
+    let lowest = || fair.lowest_priority(claim.queue, claim.spec);
     junior.is_some_and(|most| lowest().is_some_and(|lowest| lowest <= most))
         || claim.place.is_some_and(|place| anyone_behind(fair, claim.spec, place))
 }
@@ -42,17 +45,17 @@ pub(in crate::plan) fn may_take_of_own(fair: &Fair, waits: Head, run: (JobId, &R
     let (state, spec) = (fair.trial.state, &*waits.view.example);
     let place = displaces(&state.policy).then_some(waits.place);
     let claim = Claim::of(JobId::single(waits.key.number), spec, (waits.view.queue, Amounts::new()));
-    may_take_any(state, spec)
-        && Rules::of(state, spec).within(&Claim { place, ..claim }, run, (&state.policy, fair.now))
+    may_take_any(&state.policy, spec)
+        && Rules::of(fair, waits.view.queue).within(&Claim { place, ..claim }, run, (&state.policy, fair.now))
 }
 
 /// Whether running jobs of lower priority in its queue give way to a job.
-pub(in crate::plan) fn may_take_juniors(state: &State, spec: &JobSpec) -> bool {
-    may_take_any(state, spec) && Rules::of(state, spec).within_queue != WithinQueue::Never
+pub(in crate::plan) fn may_take_juniors(rules: &Rules, policy: &Policy, spec: &JobSpec) -> bool {
+    may_take_any(policy, spec) && rules.within_queue != WithinQueue::Never
 }
 
-fn may_take_any(state: &State, spec: &JobSpec) -> bool {
-    state.policy.preempt == Preempt::LeastLoss && spec.may_preempt()
+fn may_take_any(policy: &Policy, spec: &JobSpec) -> bool {
+    policy.preempt == Preempt::LeastLoss && spec.may_preempt()
 }
 
 /// Whether jobs of other queues might give way for the claim.
@@ -71,12 +74,12 @@ pub(super) fn anyone_behind(fair: &Fair, spec: &JobSpec, place: OrderKey) -> boo
 /// its place in the order. `moves`: further jobs may be moved for it, too, if the cycle has moves left.
 pub(in crate::plan) fn might_displace(
     fair: &Fair,
-    spec: &JobSpec,
+    (spec, rules): (&JobSpec, &Rules),
     (place, milli): (OrderKey, i64),
     moves: bool,
 ) -> bool {
     let state = fair.trial.state;
-    if !spec.may_preempt() || Rules::of(state, spec).within_queue == WithinQueue::Never {
+    if !spec.may_preempt() || rules.within_queue == WithinQueue::Never {
         return false;
     }
     let free_milli = fair.trial.capacity().shelves().free() as i64 * i64::from(WHOLE_MILLI);
@@ -85,16 +88,16 @@ pub(in crate::plan) fn might_displace(
     // Where others may be moved, too, the job may lie on nodes that those behind it do not clear.
     let moves = moves && fair.budget.has_any();
     fair.running.has_behind(spec.stand(), wanted, (&state.policy, fair.now))
-        && (moves || has_slots(fair, spec, place))
+        && (moves || has_slots(fair, (spec, rules), place))
 }
 
 /// Whether nodes would have enough devices for its tasks if all jobs of its own queue went that stand behind
 /// it or are of lower priority and so may go. Not checked where tasks are unlike, or something ends anyway.
-fn has_slots(fair: &Fair, spec: &JobSpec, place: (i32, OrderKey)) -> bool {
+fn has_slots(fair: &Fair, (spec, rules): (&JobSpec, &Rules), place: (i32, OrderKey)) -> bool {
     let Group::Role(role) = &*spec.gang else { return true };
     let [Alternative { devices: Some(ask), .. }] = &role.ask.alternatives[..] else { return true };
     let state = fair.trial.state;
-    let newer_go = Rules::of(state, spec).within_queue == WithinQueue::LowerOrNewer;
+    let newer_go = rules.within_queue == WithinQueue::LowerOrNewer;
     if ask.draw != DrawAsk::Whole || newer_go || !fair.leaving.is_nothing() {
         return true;
     }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use super::rules::Rules;
 use super::{Candidate, Candidates, Claim, Reach, Right, may_stop, victim};
 use crate::model::allocation::Placement;
 use crate::model::borrowing::BorrowEvicts;
@@ -241,8 +242,8 @@ pub(super) fn take<'a>(
 ) {
     let taken = fair.shares.counted(fair.trial.state, placements.iter());
     fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
-    let state = fair.trial.state;
-    fair.victims.extend(goes.into_iter().map(|index| victim(candidates.get(index), (state, claim))));
+    let rules = Rules::of(fair, claim.queue);
+    fair.victims.extend(goes.into_iter().map(|index| victim(candidates.get(index), (&rules, claim))));
 }
 
 /// Lets jobs run on whose places were not needed after all, the dearest first; the others give way. Where siblings go first,

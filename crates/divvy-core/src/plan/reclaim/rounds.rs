@@ -59,7 +59,7 @@ fn by_rounds(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
 
 /// Whether the claim spares jobs of its own queue while others have what is guaranteed to it.
 fn spares_own(fair: &Fair, claim: &Claim) -> bool {
-    let rules = Rules::of(fair.trial.state, claim.spec);
+    let rules = Rules::of(fair, claim.queue);
     let reach = || Reach::of(&fair.shares, claim, rules.borrow_evicts);
     claim.owed && !fair.trial.state.was_just_taken(claim.job) && others_lend(fair, claim, (&rules, reach()))
 }
@@ -92,14 +92,14 @@ fn by_own_first(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
 
 /// Whether the claim stays within what is due to its queue, and may take that.
 fn is_due(fair: &Fair, claim: &Claim) -> bool {
-    let due = Rules::of(fair.trial.state, claim.spec).borrow_evicts.due;
+    let due = Rules::of(fair, claim.queue).borrow_evicts.due;
     due && fair.shares.queues[claim.queue].stays_within(&claim.asked, |queue| &queue.target)
 }
 
 /// Whether the claim is not guaranteed, or due, now, but would be if the jobs of lower priority in its queue
 /// were gone, and others have too much.
 fn might_be_own(fair: &Fair, claim: &Claim, right: Right) -> bool {
-    let rules = Rules::of(fair.trial.state, claim.spec);
+    let rules = Rules::of(fair, claim.queue);
     let reach = || Reach::of(&fair.shares, claim, rules.borrow_evicts);
     let queue = &fair.shares.queues[claim.queue];
     let bound: fn(&QueueShare) -> &Amounts = match right {
@@ -127,7 +127,7 @@ fn might_be_own(fair: &Fair, claim: &Claim, right: Right) -> bool {
 /// Finds places for what is guaranteed, or due, to a queue, where a queue above has no room for that in its
 /// own part since a sibling has too much.
 fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
-    let rules = Rules::of(fair.trial.state, claim.spec);
+    let rules = Rules::of(fair, claim.queue);
     let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
     let levels = fair.shares.upwards(claim.queue).count();
     let siblings_lend = |right: &Right| {

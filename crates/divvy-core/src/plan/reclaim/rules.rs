@@ -3,35 +3,54 @@
 use super::Claim;
 use crate::id::JobId;
 use crate::model::borrowing::BorrowEvicts;
-use crate::model::job::JobSpec;
 use crate::model::policy::{Policy, Reclaim, WithinQueue};
+use crate::model::queue::Queue;
+use crate::plan::fair::Fair;
 use crate::plan::order;
+use crate::plan::share::Shares;
 use crate::snapshot::{OrderKey, RunView};
-use crate::state::State;
 use crate::time::Time;
 
+/// Whose devices the jobs of a queue may take, as far as the queue says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(in crate::plan) struct Stated {
+    within_queue: Option<WithinQueue>,
+    reclaim: Option<Reclaim>,
+    borrow_evicts: Option<BorrowEvicts>,
+}
+
+impl Stated {
+    pub(in crate::plan) fn by(queue: &Queue) -> Self {
+        let Queue { within_queue, reclaim, borrow_evicts, .. } = *queue;
+        Self { within_queue, reclaim, borrow_evicts }
+    }
+}
+
 /// Whose devices the claim may take by the settings of its queue.
-pub(super) struct Rules {
-    pub(super) within_queue: WithinQueue,
+pub(in crate::plan) struct Rules {
+    pub(in crate::plan) within_queue: WithinQueue,
     pub(super) reclaim: Reclaim,
     pub(super) borrow_evicts: BorrowEvicts,
 }
 
-/// By what right jobs of a queue take devices from others that are not guaranteed to it.
-pub(super) fn borrow_evicts(state: &State, queue: &str) -> BorrowEvicts {
-    let said = state.queues.get(queue).and_then(|it| it.borrow_evicts).unwrap_or(state.policy.borrow_evicts);
-    // Where the first of all jobs goes first, nothing is due to a queue beyond what is guaranteed to it: what the line gives, that would
-    // take back.
-    BorrowEvicts { due: said.due && !state.policy.lends_in_line(), ..said }
-}
-
 impl Rules {
-    pub(super) fn of(state: &State, spec: &JobSpec) -> Self {
-        let queue = state.queues.get(&spec.queue);
+    /// The rules for jobs that stand in this place.
+    pub(in crate::plan) fn of(fair: &Fair, place: usize) -> Self {
+        Self::among(&fair.shares, &fair.trial.state.policy, place)
+    }
+
+    pub(in crate::plan) fn among(shares: &Shares, policy: &Policy, place: usize) -> Self {
+        let stated = shares.queues[place].stated;
+        let borrow_evicts = stated.borrow_evicts.unwrap_or(policy.borrow_evicts);
         Self {
-            within_queue: queue.and_then(|it| it.within_queue).unwrap_or(state.policy.within_queue),
-            reclaim: queue.and_then(|it| it.reclaim).unwrap_or(state.policy.reclaim),
-            borrow_evicts: borrow_evicts(state, &spec.queue),
+            within_queue: stated.within_queue.unwrap_or(policy.within_queue),
+            reclaim: stated.reclaim.unwrap_or(policy.reclaim),
+            // Where the first of all jobs goes first, nothing is due to a queue beyond what is guaranteed to it: what the line gives,
+            // that would take back.
+            borrow_evicts: BorrowEvicts {
+                due: borrow_evicts.due && !policy.lends_in_line(),
+                ..borrow_evicts
+            },
         }
     }
 

@@ -1,7 +1,6 @@
 //! Part of phase 1, share: what the queues hold, kept from event to event in the snapshot and from step to step in a cycle.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::{Amounts, POOL, QueueShare, Shares};
 use crate::amount::{Holdings, Resource};
@@ -86,13 +85,12 @@ pub(crate) fn at_stake(asked: &Amounts) -> impl Iterator<Item = usize> {
 impl Shares {
     /// Notes what the jobs that may give way draw at least.
     pub(super) fn note_least(&mut self, running: &Running) {
-        let by_path = Arc::clone(&self.by_path);
-        // Both are in the order of the paths.
-        let mut paths = by_path.iter().peekable();
-        for (path, milli) in running.least_milli() {
-            while paths.next_if(|(known, _)| known.as_str() < path).is_some() {}
-            let known = paths.peek().filter(|(known, _)| *known == path);
-            let mut place = known.map_or_else(|| self.place(path), |(_, place)| **place);
+        let mut places = self.in_order();
+        let least = running.least_milli();
+        let least: Vec<(usize, i64)> = least
+            .map(|(path, milli)| (places.place(path).unwrap_or_else(|| self.place(path)), milli))
+            .collect();
+        for (mut place, milli) in least {
             while place != POOL {
                 let queue = &mut self.queues[place];
                 queue.least_milli = queue.least_milli.min(milli);

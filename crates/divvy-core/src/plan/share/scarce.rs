@@ -92,12 +92,9 @@ impl Shares {
 
     /// What tasks hold, or are promised, that can run on some models only: by the place of their queue.
     pub(super) fn held_bound<'a>(&self, snapshot: &'a Snapshot) -> Vec<(usize, &'a Models, i64)> {
-        // Both are in the order of the paths.
-        let mut paths = self.paths().peekable();
+        let mut places = self.in_order();
         let of = |(path, held): (&'a String, &'a BTreeMap<Models, i64>)| {
-            while paths.next_if(|(known, _)| *known < path.as_str()).is_some() {}
-            let known = paths.peek().filter(|(known, _)| *known == path);
-            let place = known.map_or_else(|| self.place(path), |(_, place)| *place);
+            let place = places.place(path).unwrap_or_else(|| self.place(path));
             held.iter().map(move |(models, milli)| (place, models, *milli))
         };
         snapshot.bound.iter().flat_map(of).collect()

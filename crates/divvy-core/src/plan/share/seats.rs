@@ -31,6 +31,7 @@ impl Shares {
         let own = Queue { weight, limit: users.limit.clone(), ..Queue::named(seat) };
         let own = self.add(&own, place);
         self.queues[own].is_seat = true;
+        self.queues[own].stated = self.queues[place].stated;
         own
     }
 

@@ -136,6 +136,18 @@ pub(super) struct TaskText {
     pub(super) numa_placement: Option<Anything>,
 }
 
+impl TaskText {
+    /// Whether it runs, or has run.
+    pub(super) fn is_seated(&self) -> bool {
+        self.state != State::Pending
+    }
+
+    /// Whether it is being stopped.
+    pub(super) fn leaves(&self) -> bool {
+        matches!(self.state, State::Releasing | State::StuckReleasing)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {

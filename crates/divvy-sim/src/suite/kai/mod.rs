@@ -213,9 +213,7 @@ fn actors(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<
         .get(&job.queue)
         .ok_or_else(|| Obstacle::Broken(format!("the case has no queue {:?}", job.queue)))?;
     let (mut gang, ranks) = gang(asked, job)?;
-    let is_seated = |index: &usize| job.tasks[*index].state != State::Pending;
-    let seated: BTreeSet<u32> =
-        ranks.iter().zip(0u32..).filter(|(index, _)| is_seated(index)).map(|(_, rank)| rank).collect();
+    let seated = seated(job, &ranks, &gang);
     if seated.is_empty() || gang.is_whole(&seated) {
         return Ok(vec![actor(asked, (job, path), gang, &ranks)?]);
     }
@@ -232,6 +230,18 @@ fn actors(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<
     }
 }
 
+/// The ranks of a gang that run. Those that are being stopped do not count where all have run and too few stay: they are a job of
+/// their own then, which leaves, beside one that needs no more than stay.
+fn seated(job: &Job, ranks: &[usize], gang: &Group) -> BTreeSet<u32> {
+    let ranked = |is: fn(&TaskText) -> bool| -> BTreeSet<u32> {
+        let ranked = ranks.iter().zip(0u32..).filter(|(index, _)| is(&job.tasks[**index]));
+        ranked.map(|(_, rank)| rank).collect()
+    };
+    let (all, stay) = (ranked(TaskText::is_seated), ranked(|task| task.is_seated() && !task.leaves()));
+    let breaks = all.len() == ranks.len() && !stay.is_empty() && !gang.is_whole(&stay);
+    if breaks { stay } else { all }
+}
+
 /// A part of a job, whose tasks these are.
 fn actor(asked: &Asked, (job, path): (&Job, &str), gang: Group, ranks: &[usize]) -> Result<Actor, Obstacle> {
     let mut spec = plain_spec(&job.name, path, gang);
@@ -241,14 +251,12 @@ fn actor(asked: &Asked, (job, path): (&Job, &str), gang: Group, ranks: &[usize])
         let ranked = tasks().enumerate().filter(move |(_, task)| task.state == state);
         ranked.map(|(rank, _)| rank as u32).collect::<Vec<u32>>()
     };
-    let runs = tasks().any(|task| task.state != State::Pending);
+    let runs = tasks().any(TaskText::is_seated);
     let since = NOW - RUNS_SINCE;
     let seats = tasks().map(|task| seat(asked, task)).collect::<Result<Vec<_>, _>>()?;
     let mut releasing = of_state(State::Releasing);
     releasing.extend(of_state(State::StuckReleasing));
-    let goes =
-        |task: &TaskText| matches!(task.state, State::Releasing | State::StuckReleasing | State::Succeeded);
-    let leaving = tasks().all(goes);
+    let leaving = tasks().all(|task| task.leaves() || task.state == State::Succeeded);
     let stuck = tasks().any(|task| task.state == State::StuckReleasing);
     let running = Running {
         since,

@@ -12,7 +12,7 @@ use crate::snapshot::{OrderKey, RunView};
 use crate::time::Time;
 
 /// Whose devices the jobs of a queue may take, as far as the queue says.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::plan) struct Stated {
     within_queue: Option<WithinQueue>,
     reclaim: Option<Reclaim>,
@@ -28,7 +28,7 @@ impl Stated {
 
 /// Whose devices the claim may take by the settings of its queue.
 pub(in crate::plan) struct Rules {
-    pub(in crate::plan) within_queue: WithinQueue,
+    pub(super) within_queue: WithinQueue,
     pub(super) reclaim: Reclaim,
     pub(super) borrow_evicts: BorrowEvicts,
 }
@@ -39,6 +39,7 @@ impl Rules {
         Self::among(&fair.shares, &fair.trial.state.policy, place)
     }
 
+    /// Likewise, where nothing has been planned yet.
     pub(in crate::plan) fn among(shares: &Shares, policy: &Policy, place: usize) -> Self {
         let stated = shares.queues[place].stated;
         let borrow_evicts = stated.borrow_evicts.unwrap_or(policy.borrow_evicts);

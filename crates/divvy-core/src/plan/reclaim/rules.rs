@@ -39,7 +39,7 @@ impl Rules {
         Self::among(&fair.shares, &fair.trial.state.policy, place)
     }
 
-    /// Likewise, where nothing has been planned yet.
+    /// Likewise, for whom the shares are all that is at hand.
     pub(in crate::plan) fn among(shares: &Shares, policy: &Policy, place: usize) -> Self {
         let stated = shares.queues[place].stated;
         let borrow_evicts = stated.borrow_evicts.unwrap_or(policy.borrow_evicts);

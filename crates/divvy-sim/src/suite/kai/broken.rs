@@ -1,5 +1,5 @@
 //! Gangs that run with fewer tasks than they need. No gang of Divvy does: what runs of them is one that needs no more, and what they
-//! lack waits.
+//! lack waits or, where it is being stopped, leaves.
 
 use std::collections::BTreeSet;
 

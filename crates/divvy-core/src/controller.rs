@@ -209,7 +209,8 @@ impl Controller {
         if !is_asked && self.due().is_none_or(|due| due > now) {
             return Ok(());
         }
-        for event in self.state.calendar_news(now) {
+        let overdue = self.snapshot.overdue(now).into_iter().map(|allocation| Event::Overdue { allocation });
+        for event in self.state.calendar_news(now).into_iter().chain(overdue) {
             self.fold(event, now)?;
         }
         let turn_of_time = self.snapshot.next_turn_of_time(&self.state);

@@ -226,6 +226,11 @@ pub enum Event {
         /// Whether it goes back into its queue afterwards.
         requeue: bool,
     },
+    /// A task that was told to stop has not ended in time: nobody is to count on its end any more.
+    Overdue {
+        /// Which.
+        allocation: AllocationId,
+    },
     /// A task is over; its devices are free.
     TaskEnded {
         /// Which.
@@ -349,6 +354,7 @@ impl Event {
             Event::Shrinking { .. } => "shrinking",
             Event::TaskStarted { .. } => "task_started",
             Event::Stopping { .. } => "stopping",
+            Event::Overdue { .. } => "overdue",
             Event::TaskEnded { .. } => "task_ended",
             Event::AttemptEnded { .. } => "attempt_ended",
             Event::Dropped { .. } => "dropped",
@@ -386,6 +392,7 @@ impl Event {
         match self {
             Event::Submitted(_) | Event::Adopted { .. } | Event::Held { .. } => true,
             Event::Released { .. } | Event::Dropped { .. } | Event::OthersHold { .. } => true,
+            Event::Overdue { .. } => true,
             Event::AttemptEnded { job, state, .. } => state.is_ended() || !gave_way(*job),
             event => event.changes_pool(),
         }
@@ -414,7 +421,9 @@ impl Event {
     pub fn frees(&self) -> bool {
         // A job that no longer waits keeps nothing back, either.
         let goes = matches!(self, Event::Revoked { .. } | Event::Held { .. } | Event::Dropped { .. });
-        let ends = matches!(self, Event::TaskEnded { .. } | Event::AttemptEnded { .. });
+        // Where nobody counts on a task's end any more, other jobs may have to go instead.
+        let ends =
+            matches!(self, Event::TaskEnded { .. } | Event::AttemptEnded { .. } | Event::Overdue { .. });
         ends || goes || self.changes_pool() || matches!(self, Event::OthersHold { frees: true, .. })
     }
 }

@@ -35,7 +35,7 @@ use crate::model::job::JobSpec;
 use crate::model::promise::Promise;
 use crate::model::queue::lineage;
 use crate::plan::{Scores, Shares};
-use crate::state::{Job, Run, Runs, State, count};
+use crate::state::{Allocation, Job, Run, Runs, State, count};
 use crate::time::Time;
 
 /// What the planner sees.
@@ -49,8 +49,10 @@ pub struct Snapshot {
     pub held: BTreeMap<String, Holdings>,
     /// The part of it that is held by tasks that are being stopped.
     pub leaving: BTreeMap<String, Holdings>,
-    /// The allocations of these tasks.
+    /// The allocations of those of these tasks that can be counted on to end.
     pub leavers: BTreeSet<AllocationId>,
+    /// When they are overdue.
+    pub(crate) stops: BTreeSet<(Time, AllocationId)>,
     /// The part of it that jobs which are not preemptible hold, or are promised.
     pub pinned: BTreeMap<String, Holdings>,
     /// The part of it (thousandths of devices) held by, or promised to, tasks that can run on some models only: of each queue by itself.
@@ -81,6 +83,7 @@ impl Snapshot {
             snapshot.take(state, allocation.job, (&allocation.placement, Presence::There));
             if allocation.state == AllocationState::Stopping {
                 snapshot.leave(state, allocation.job, &allocation.placement);
+                snapshot.await_end(allocation);
             }
         }
         for promise in state.promises.values() {
@@ -121,7 +124,8 @@ impl Snapshot {
     pub fn same_as(&self, other: &Self) -> bool {
         (&self.capacity, &self.held, &self.limits) == (&other.capacity, &other.held, &other.limits)
             && (&self.leaving, &self.pinned, &self.bound) == (&other.leaving, &other.pinned, &other.bound)
-            && (&self.leavers, &self.neighbours) == (&other.leavers, &other.neighbours)
+            && (&self.leavers, &self.stops, &self.neighbours)
+                == (&other.leavers, &other.stops, &other.neighbours)
             && (&self.shares, &self.growing) == (&other.shares, &other.growing)
             && self.running == other.running
             && self.waiting.same_as(&other.waiting)
@@ -155,6 +159,9 @@ impl Snapshot {
             | Event::Grown { job, placements } => {
                 let all = placements.iter();
                 all.for_each(|placement| self.take(state, *job, (placement, Presence::There)));
+            }
+            Event::Stopping { job, .. } | Event::Shrinking { job, .. } => {
+                live(state, *job).for_each(|held| self.await_end(held));
             }
             Event::Judged { classes } => {
                 classes.iter().for_each(|(class, _)| self.waiting.look_at_verdict(state, *class));
@@ -207,10 +214,15 @@ impl Snapshot {
         match event {
             Event::TaskEnded { allocation, .. } => self.let_go(state, *allocation),
             Event::NodeSeen { node, .. } => before.is_known_node = state.nodes.contains_key(node),
+            Event::Overdue { allocation } => {
+                state.allocations.get(allocation).into_iter().for_each(|held| self.await_no_end(held));
+            }
             Event::Stopping { job, .. } => {
+                live(state, *job).for_each(|held| self.await_no_end(held));
                 running_on(state, *job).for_each(|placement| self.leave(state, *job, placement));
             }
             Event::Shrinking { job, allocations, .. } => {
+                live(state, *job).for_each(|held| self.await_no_end(held));
                 let goes = |placement: &&Placement| allocations.contains(&placement.allocation);
                 let going = running_on(state, *job).filter(goes);
                 going.for_each(|placement| self.leave(state, *job, placement));
@@ -265,7 +277,8 @@ impl Snapshot {
     /// The next moment at which something is due.
     pub fn due(&self) -> Option<Time> {
         let limit = self.limits.first().map(|(at, _)| *at);
-        [limit, self.waiting.next_start(), self.running.next_crossing()].into_iter().flatten().min()
+        let overdue = self.stops.first().map(|(at, _)| *at);
+        [limit, overdue, self.waiting.next_start(), self.running.next_crossing()].into_iter().flatten().min()
     }
 
     /// When time alone changes which jobs may take devices, or from which.
@@ -323,7 +336,7 @@ impl Snapshot {
         let Some(job) = state.jobs.get(&held.job.number) else { return };
         self.give_back(state, &job.spec, (&held.placement, held.presence()));
         if held.state == AllocationState::Stopping {
-            self.leavers.remove(&allocation);
+            self.await_no_end(held);
             self.count_leaving(state, &job.spec, (&held.placement, -1));
         }
     }
@@ -359,12 +372,29 @@ impl Snapshot {
 
     fn leave(&mut self, state: &State, job: JobId, placement: &Placement) {
         if let Some(job) = state.jobs.get(&job.number) {
-            self.leavers.insert(placement.allocation);
             let kind = self.neighbours.kind(&job.spec, placement.rank);
             self.neighbours.remove(kind.as_ref(), placement.node, Presence::There);
             self.neighbours.add(kind, placement.node, Presence::Passing);
             self.count_leaving(state, &job.spec, (placement, 1));
         }
+    }
+
+    /// Counts on the end of a task, if it was told to stop and can be counted on.
+    fn await_end(&mut self, held: &Allocation) {
+        self.leavers.extend(held.leaves().then_some(held.placement.allocation));
+        self.stops.extend(held.overdue_at().map(|at| (at, held.placement.allocation)));
+    }
+
+    fn await_no_end(&mut self, held: &Allocation) {
+        self.leavers.remove(&held.placement.allocation);
+        if let Some(at) = held.overdue_at() {
+            self.stops.remove(&(at, held.placement.allocation));
+        }
+    }
+
+    /// The tasks that have not ended in time and that nobody has noted yet.
+    pub(crate) fn overdue(&self, now: Time) -> Vec<AllocationId> {
+        self.stops.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| *id).collect()
     }
 
     fn count_leaving(&mut self, state: &State, holder: &JobSpec, (placement, sign): (&Placement, i64)) {
@@ -447,11 +477,15 @@ fn relieved(state: &State) -> Option<JobId> {
     state.relief.open.map(|(job, _)| job)
 }
 
+/// What a job's tasks hold.
+fn live(state: &State, job: JobId) -> impl Iterator<Item = &Allocation> {
+    let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
+    live.iter().filter_map(|id| state.allocations.get(id))
+}
+
 /// The placements of a job's tasks that have not been told to stop.
 fn running_on(state: &State, job: JobId) -> impl Iterator<Item = &Placement> {
-    let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
-    let held = live.iter().filter_map(|id| state.allocations.get(id));
-    held.filter(|held| held.state != AllocationState::Stopping).map(|held| &held.placement)
+    live(state, job).filter(|held| held.state != AllocationState::Stopping).map(|held| &held.placement)
 }
 
 /// The promises that an event about a job may take away, each with the job that it was made to.

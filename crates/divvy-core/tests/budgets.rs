@@ -153,8 +153,8 @@ fn one_that_renews_is_waited_for_one_of_nothing_is_not() {
 #[test]
 fn what_was_promised_is_taken_back_if_the_budget_is_used_up_meanwhile() {
     let text = format!(
-        "policy {{half_life: none}}\nnode n0 4xh100\nqueue a\n{}\nsubmit w b 1 mem=1\nsubmit x a 1 array=0-2 mem=1\nplan\npass 50m\n\
-        submit y b 1 array=0-1 mem=1\nplan\npass 20m\nplan\nend x_2 signal=15\nplan",
+        "policy {{half_life: none}}\nnode n0 4xh100\nqueue a\n{}\nsubmit w b 1 mem=1\nsubmit x a 1 array=0-2 mem=1\nplan\npass 59m\n\
+        submit y b 1 array=0-1 mem=1\nplan\npass 1m\nplan\nend x_2 signal=15\nplan",
         queue("b", 1, "0")
     );
     expect![[r#"

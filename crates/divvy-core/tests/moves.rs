@@ -60,6 +60,8 @@ fn a_job_is_moved_as_often_in_a_period_as_the_policy_says() {
             place z_0 n1
             place z_1 n1
             ended z_0 completed Exit exit=0
+            overdue a/0
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
             ended z_1 completed Exit exit=0
         "#]],
     );
@@ -358,17 +360,20 @@ fn a_part_of_a_gang_that_moves_counts_as_a_move_of_the_gang() {
     check(
         &format!("policy {{half_life: none, moves: {{per_job: 2, every: 1d}}}}\n{IN_PART}"),
         expect![[r#"
-        shrink g by n2:0 Moved by w
-        promise w n2:0+n2:1
-        promise g to grow n3:0
-        grow g n3:0
-        place w n2:0+n2:1
-        ended w completed Exit exit=0
-        ended f completed Exit exit=0
-        stop g Moved by z
-        promise g n2:1 n3:0
-        promise z n1:0+n1:1
-    "#]],
+            shrink g by n2:0 Moved by w
+            promise w n2:0+n2:1
+            promise g to grow n3:0
+            grow g n3:0
+            place w n2:0+n2:1
+            ended w completed Exit exit=0
+            ended f completed Exit exit=0
+            stop g Moved by z
+            promise g n2:1 n3:0
+            promise z n1:0+n1:1
+            overdue g/0
+            overdue g/1
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        "#]],
     );
 }
 

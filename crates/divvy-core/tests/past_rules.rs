@@ -340,12 +340,13 @@ plan";
     check(
         &format!("{lines}{hours}"),
         expect![[r#"
-        place ga n1:0
-        place gb n1:1
-        grow ga n1:2 n1:4
-        grow gb n1:3
-        shrink ga by n1:4 Reclaimed by gb
-        promise gb to grow n1:4
-    "#]],
+            place ga n1:0
+            place gb n1:1
+            grow ga n1:2 n1:4
+            grow gb n1:3
+            shrink ga by n1:4 Reclaimed by gb
+            promise gb to grow n1:4
+            overdue ga/2
+        "#]],
     );
 }

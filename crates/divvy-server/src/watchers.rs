@@ -86,7 +86,9 @@ fn concerned(state: &State, event: &Event, waited_for: &HashMap<u64, watch::Send
         | Event::Stopping { job, .. }
         | Event::AttemptEnded { job, .. }
         | Event::Dropped { job, .. } => vec![job.number],
-        Event::TaskStarted { allocation, .. } | Event::TaskEnded { allocation, .. } => {
+        Event::TaskStarted { allocation, .. }
+        | Event::TaskEnded { allocation, .. }
+        | Event::Overdue { allocation } => {
             state.allocations.get(allocation).map(|held| held.job.number).into_iter().collect()
         }
         Event::Judged { classes } => {

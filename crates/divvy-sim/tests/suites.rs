@@ -38,7 +38,7 @@ fn cases_of_jobs_and_queues_pass_fail_or_name_the_missing_word() {
         own/after-one-that-leaves Pass 0/0 {"a":{"start_later":1},"b":{"wait":1},"l":{"leaving":1}} 
         own/memory-of-unlike-devices Pass 0/0 {"g":{"start":2},"p":{"start":1},"r":{"keep":1}} 
         own/a-broken-gang-beside-others Pass 0/0 {"p":{"wait":1},"r":{"keep":1,"start":1}} 
-        own/a-gang-with-a-stuck-task Pass 0/0 {"p":{"start_later":1},"r":{"keep":1,"leaving":1}} 
+        own/a-gang-with-a-stuck-task Pass 0/0 {"p":{"start":1},"r":{"evict":1,"leaving":1}} 
         own/more-deserved-below-than-above Pass 0/0 {"f":{"keep":1},"p":{"wait":1},"r":{"keep":1}} 
         own/the-odd-one-is-for-the-older Pass 0/0 {"o":{"keep":1},"p":{"start_later":1},"y0":{"keep":1},"y1":{"evict":1}} 
     "#]]

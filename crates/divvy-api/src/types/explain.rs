@@ -74,6 +74,9 @@ pub struct Explain {
     /// The reservation on the calendar for which it is stopped, if it still runs then.
     #[serde(default)]
     pub stopped_for: Option<StoppedFor>,
+    /// By when it should have ended, if it was told to stop and a task of it does not end; null otherwise.
+    #[serde(default)]
+    pub overdue_ms: Option<i64>,
     /// How it ended; null for a job that is not over.
     #[serde(default)]
     pub ended: Option<Ended>,

@@ -409,7 +409,7 @@ pub struct Task {
     /// Its role.
     #[serde(default)]
     pub role: String,
-    /// `promised`, `starting`, `running`, `paused`, `stopping` or `ended`.
+    /// `promised`, `starting`, `running`, `paused`, `stopping`, `overdue` (it was told to stop, and has not ended in time) or `ended`.
     pub state: String,
     /// Its machine.
     pub node: String,

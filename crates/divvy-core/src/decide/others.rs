@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use crate::event::Event;
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
-use crate::model::allocation::AllocationState;
 use crate::model::device::{Health, Occupant};
 use crate::model::job::Cause;
 use crate::model::node::{NodeState, OthersHold};
@@ -94,7 +93,7 @@ impl<'a> Own<'a> {
         }
         let mut go = BTreeSet::new();
         // Tasks that are already stopping go before any other has to.
-        let leaves = |held: &&Allocation| held.state == AllocationState::Stopping;
+        let leaves = |held: &&Allocation| held.leaves();
         stays.sort_by_key(|held| !leaves(held));
         while !fits(&stays) {
             let held = stays.remove(0);

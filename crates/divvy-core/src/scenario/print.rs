@@ -67,6 +67,11 @@ impl Scenario {
                 let by = if held.is_empty() { "a task".to_owned() } else { self.places(&held) };
                 format!("shrink {} by {by} {cause:?}{taker}", self.name_of(*job))
             }
+            Event::Overdue { allocation } => {
+                let held = self.state().allocations.get(allocation);
+                let task = held.map(|held| format!("{}/{}", self.name_of(held.job), held.placement.rank));
+                format!("overdue {}", task.unwrap_or_default())
+            }
             Event::ReservationBegan { id } => format!("reservation {id} begins"),
             Event::ReservationEnded { id, .. } => format!("reservation {id} is over"),
             Event::Dropped { job, end, .. } => format!("drop {} {:?}", self.name_of(*job), end.cause),

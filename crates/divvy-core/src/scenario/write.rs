@@ -17,7 +17,7 @@ use crate::model::allocation::Placement;
 use crate::model::ask::DrawAsk;
 use crate::model::device::Health;
 use crate::model::gang::Group;
-use crate::model::job::{Cause, DependsOn, JobSpec, JobState, Requeue, usual_restarts};
+use crate::model::job::{Cause, DependsOn, JobSpec, JobState, Requeue, StopOrder, usual_restarts};
 use crate::model::members::Members;
 use crate::model::node::NodeState;
 use crate::model::policy::{self, Policy};
@@ -28,7 +28,7 @@ use crate::plan;
 use crate::reason::{Reason, shown};
 use crate::snapshot::Snapshot;
 use crate::state::{Job, Run, Runs, State};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// A state as a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,10 +162,13 @@ impl Script<'_> {
             let order = if over > at { 2 } else { 4 };
             self.add(over, order, format!("end {name}/{rank} exit={code}"));
         }
+        // What is overdue was told to stop long ago.
+        let grace = Span(StopOrder::default().grace_ms);
+        let told = self.state.should_have_ended(id).map_or(self.state.now, |by| (by - grace).max(at));
         match run.stopping.as_ref().map(|stopping| (stopping.cause, stopping.requeue)) {
             None | Some((Cause::BrokenGang, _)) => {}
-            Some((_, true)) => self.add(self.state.now, 5, format!("stop {name}")),
-            Some((_, false)) => self.add(self.state.now, 5, format!("cancel {name} by=root")),
+            Some((_, true)) => self.add(told, 5, format!("stop {name}")),
+            Some((_, false)) => self.add(told, 5, format!("cancel {name} by=root")),
         }
     }
 

@@ -13,10 +13,11 @@ use crate::model::allocation::{AllocationState, Placement};
 use crate::model::device::{DeviceSpec, Health, Occupant};
 use crate::model::job::{JobState, Submission};
 use crate::model::members::Members;
+use crate::model::newer::Newer;
 use crate::model::promise::Promise;
 use crate::model::queue::Queue;
 use crate::reason::Reason;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// An event that does not fit the state: the log was damaged, or a law is broken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -158,8 +159,9 @@ impl State {
             Event::Stopping { job, cause, by, order, requeue } => {
                 let stopping =
                     Stopping { cause: *cause, by: by.clone(), order: order.clone(), requeue: *requeue };
-                return self.stop(*job, stopping);
+                return self.stop(*job, stopping, at);
             }
+            Event::Overdue { allocation } => return self.miss(*allocation, at),
             Event::TaskEnded { allocation, end, ended_at } => {
                 return self.end_task(*allocation, end, (*ended_at, at));
             }
@@ -394,6 +396,8 @@ impl State {
                 since: at,
                 seq: 1,
                 worth: self.worth_of(placement),
+                stops_by: None,
+                overdue_since: Newer(None),
                 hash: Remembered::default(),
             };
             self.plus(held.hash_anew(placement.allocation));
@@ -441,8 +445,9 @@ impl State {
         })
     }
 
-    fn stop(&mut self, id: JobId, stopping: Stopping) -> Applied {
+    fn stop(&mut self, id: JobId, stopping: Stopping, at: Time) -> Applied {
         let (news, counts) = (self.news, self.policy.counts_restarts());
+        let stops_by = at + Span(stopping.order.grace_ms);
         if stopping.cause.takes() {
             self.taken.insert(id);
         }
@@ -450,12 +455,7 @@ impl State {
             run.is_told(stopping, (news, counts));
             run.live.clone()
         })?;
-        live.into_iter().try_for_each(|id| {
-            self.change_allocation(id, |held| {
-                held.state = AllocationState::Stopping;
-                held.seq += 1;
-            })
-        })
+        live.into_iter().try_for_each(|id| self.change_allocation(id, |held| held.is_told(stops_by)))
     }
 
     fn judge(&mut self, class: ClassId, reason: Option<&Reason>) {

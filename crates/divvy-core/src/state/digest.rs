@@ -228,8 +228,8 @@ impl Allocation {
 impl Hash for Allocation {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         // Destructured without `..`, so that a new field is not forgotten here.
-        let Self { job, placement, state, since, seq, worth, hash: _ } = self;
-        (job, placement, state, since, seq, worth).hash(hasher);
+        let Self { job, placement, state, since, seq, worth, stops_by: _, overdue_since, hash: _ } = self;
+        (job, placement, state, since, seq, worth, overdue_since).hash(hasher);
     }
 }
 

@@ -5,7 +5,7 @@ use super::{GaveUp, State};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::job::JobState;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 impl State {
     /// Gives a running gang devices for further tasks.
@@ -36,14 +36,13 @@ impl State {
 
     /// Tells some tasks of a gang to stop.
     pub(super) fn shrink(&mut self, id: JobId, allocations: &[AllocationId], gives_up: GaveUp) -> Applied {
+        let job = self.jobs.get(&id.number).ok_or_else(|| Wrong::Unknown(format!("job {id}")))?;
+        let stops_by = gives_up.at + Span(job.spec.notice().grace_ms);
         for allocation in allocations {
             if self.allocations.get(allocation).is_none_or(|held| held.job != id) {
                 return Err(Wrong::Unknown(format!("allocation {allocation} of job {id}")));
             }
-            self.change_allocation(*allocation, |held| {
-                held.state = AllocationState::Stopping;
-                held.seq += 1;
-            })?;
+            self.change_allocation(*allocation, |held| held.is_told(stops_by))?;
         }
         let takes = gives_up.cause.takes();
         let news = self.news;

@@ -11,6 +11,7 @@ mod elastic;
 mod ends;
 mod nodes;
 mod outlook;
+mod overdue;
 mod past;
 mod pledged;
 mod recall;
@@ -354,6 +355,12 @@ pub struct Allocation {
     /// What it is charged as in [`State::worth`], in thousandths.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub worth: Newer<i64>,
+    /// When its grace is over, once it was told to stop. It follows from the events, and is in no digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stops_by: Option<Time>,
+    /// Since when it is known not to have ended in time.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub overdue_since: Newer<Time>,
     /// Its hash, from one change to the next.
     #[serde(skip)]
     hash: digest::Remembered,

@@ -301,9 +301,9 @@ impl State {
         promise.waits_for.iter().filter(|id| self.allocations.contains_key(id)).count() as u32
     }
 
-    /// Whether all that is promised can still be had.
+    /// Whether all that is promised can still be had, and can be counted on to become free.
     pub fn is_good(&self, promise: &Promise) -> bool {
-        self.is_good_at(promise, self.now)
+        self.is_good_at(promise, self.now) && !self.waits_in_vain(promise)
     }
 
     /// The same at a moment: the devices work and nobody else uses them, the nodes take tasks, and the queue has not used up its budget

@@ -153,9 +153,9 @@ fn about(state: &State, event: &Event) -> Option<JobId> {
         | Event::Stopping { job, .. }
         | Event::AttemptEnded { job, .. }
         | Event::Dropped { job, .. } => Some(*job),
-        Event::TaskStarted { allocation, .. } | Event::TaskEnded { allocation, .. } => {
-            state.allocations.get(allocation).map(|held| held.job)
-        }
+        Event::TaskStarted { allocation, .. }
+        | Event::TaskEnded { allocation, .. }
+        | Event::Overdue { allocation } => state.allocations.get(allocation).map(|held| held.job),
         _ => None,
     }
 }

@@ -171,6 +171,7 @@ fn task(state: &State, job: &Job, run: &Run, placement: &Placement) -> api::Task
         Some(api::TaskDevice { index: spec.index, uuid: spec.uuid.clone(), ..api::TaskDevice::default() })
     };
     let word = match held.map(|held| held.state) {
+        _ if held.is_some_and(|held| !held.overdue_since.is_unsaid()) => "overdue",
         Some(AllocationState::Promised) => "promised",
         Some(AllocationState::Starting) => "starting",
         Some(AllocationState::Held) => "running",

@@ -114,6 +114,12 @@ fn reason(state: &State, id: DeviceId, device: &Device) -> Option<String> {
     if let Health::Down(what) = &device.health {
         return Some(what.clone());
     }
+    let overdue = |(held, _): (&Allocation, _)| {
+        Some((held.job, held.stops_by?)).filter(|_| !held.overdue_since.is_unsaid())
+    };
+    if let Some((job, by)) = state.draws_on(id).find_map(overdue) {
+        return Some(format!("{job} was told to stop, and should have ended by {}", utc(by)));
+    }
     let kept = || state.reservations_of(id, device).first().map(|kept| reserved(kept));
     occupied(device).or_else(kept)
 }

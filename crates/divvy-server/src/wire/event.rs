@@ -215,6 +215,13 @@ fn describe_run(state: &State, event: &Event, told: &mut api::Event) {
             let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
             about(told, *job, Some(JobState::Stopping), format!("{job} is being stopped{by}"));
         }
+        Event::Overdue { allocation } => match task_of(state, *allocation) {
+            Some((job, rank)) => {
+                let text = format!("task {rank} of {job} was told to stop and has not ended in time");
+                about(told, job, None, text);
+            }
+            None => told.text = "a task was told to stop and had not ended in time".into(),
+        },
         Event::AttemptEnded { job, state, exit_code, .. } => {
             about(told, *job, Some(*state), format!("{job} is {} (exit code {exit_code})", state.name()));
         }

@@ -96,9 +96,10 @@ impl Future<'_> {
     }
 }
 
-/// The tasks that the engine has begun and not seen end.
+/// The tasks that the engine has begun and not seen end. Those that are overdue never end.
 fn running(state: &State) -> impl Iterator<Item = Adopted> + '_ {
-    state.allocations.iter().filter_map(|(id, held)| {
+    let ends = state.allocations.iter().filter(|(_, held)| held.overdue_since.is_unsaid());
+    ends.filter_map(|(id, held)| {
         let run = state.run(held.job)?;
         Some(Adopted {
             fence: Fence { term: state.term, allocation: *id, seq: held.seq },

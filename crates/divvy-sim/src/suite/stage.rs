@@ -59,7 +59,7 @@ pub(super) struct Task {
 }
 
 /// Where a job runs, and since when.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Running {
     pub(super) since: Time,
     /// One per task, by rank; `None` where a gang runs without that task.
@@ -68,6 +68,8 @@ pub(super) struct Running {
     pub(super) over: Vec<u32>,
     /// The ranks whose tasks were told to go, while the others run on.
     pub(super) leaving: Vec<u32>,
+    /// The ranks whose tasks were told to go long ago.
+    pub(super) stuck: Vec<u32>,
 }
 
 /// Where a task runs.
@@ -163,6 +165,7 @@ pub(super) fn set(
                 log.run(job, actor, running, seating.draws.remove(&index).unwrap_or_default())?
             }
             (Scene::Leave, Some(job), _) => log.take(&Command::Cancel(job, admin()), at)?,
+            (Scene::Miss, Some(job), Some(running)) => log.miss(job, &running.stuck)?,
             _ => {}
         }
     }
@@ -191,6 +194,7 @@ enum Scene {
     Submit,
     Run,
     Leave,
+    Miss,
 }
 
 /// Everything that happens before, in the order of time; at one moment, in the order of the case.
@@ -198,7 +202,9 @@ fn scenes(actors: &[Actor]) -> Vec<(Time, Scene, usize)> {
     let of = |(index, actor): (usize, &Actor)| {
         let run = actor.running.as_ref().map(|running| (running.since, Scene::Run, index));
         let leave = actor.leaving.then_some((NOW, Scene::Leave, index));
-        [Some((actor.submitted_at, Scene::Submit, index)), run, leave]
+        let is_stuck = actor.running.as_ref().is_some_and(|running| !running.stuck.is_empty());
+        let miss = is_stuck.then_some((NOW, Scene::Miss, index));
+        [Some((actor.submitted_at, Scene::Submit, index)), run, leave, miss]
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()
@@ -288,6 +294,16 @@ impl Log {
             return Ok(());
         }
         self.fold(vec![Event::Shrinking { job, allocations, cause: Cause::Drain, by: None }], NOW)
+    }
+}
+
+impl Log {
+    /// These tasks of a job, which were told to go, have not gone.
+    fn miss(&mut self, job: JobId, ranks: &[u32]) -> Result<(), Obstacle> {
+        let held = self.state.allocations.iter();
+        let stuck = held.filter(|(_, held)| held.job == job && ranks.contains(&held.placement.rank));
+        let events = stuck.map(|(id, _)| Event::Overdue { allocation: *id }).collect();
+        self.fold(events, NOW)
     }
 }
 

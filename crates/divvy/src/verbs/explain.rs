@@ -137,6 +137,9 @@ fn render(explained: &Explained, now_ms: i64) -> String {
     if let Some(stopped) = &explained.stopped_for {
         text += &labelled("ends", &stopped_for(stopped));
     }
+    if let Some(by) = explained.overdue_ms {
+        text += &labelled("ends", &overdue(by));
+    }
     if !explained.funnel.is_empty() {
         text += &labelled("GPUs", &funnel(&explained.funnel));
     }
@@ -150,6 +153,14 @@ fn render(explained: &Explained, now_ms: i64) -> String {
         text += &labelled("until", &deadline);
     }
     text
+}
+
+/// `was to end by 2026-11-21 14:20:00+01:00, and does not: a process of it cannot be stopped; its GPUs are promised to nobody until it ends`
+fn overdue(by_ms: i64) -> String {
+    let by = local(by_ms);
+    format!(
+        "was to end by {by}, and does not: a process of it cannot be stopped; its GPUs are promised to nobody until it ends"
+    )
 }
 
 /// `will be stopped at 2026-11-21 14:20:00+01:00 for reservation 1, if it still runs, and goes back into its queue`

@@ -254,15 +254,16 @@ fn actor(asked: &Asked, (job, path): (&Job, &str), gang: Group, ranks: &[usize])
     let runs = tasks().any(TaskText::is_seated);
     let since = NOW - RUNS_SINCE;
     let seats = tasks().map(|task| seat(asked, task)).collect::<Result<Vec<_>, _>>()?;
-    let mut releasing = of_state(State::Releasing);
-    releasing.extend(of_state(State::StuckReleasing));
+    let (mut releasing, stuck) = (of_state(State::Releasing), of_state(State::StuckReleasing));
+    releasing.extend(&stuck);
     let leaving = tasks().all(|task| task.leaves() || task.state == State::Succeeded);
-    let stuck = tasks().any(|task| task.state == State::StuckReleasing);
+    let lingers = job.deleted_during_test || !stuck.is_empty();
     let running = Running {
         since,
         seats,
         over: of_state(State::Succeeded),
         leaving: if leaving { Vec::new() } else { releasing.clone() },
+        stuck,
     };
     let age = Span((job.age_min * 60_000.0).round() as i64).max(if runs { RUNS_SINCE } else { Span(0) });
     Ok(Actor {
@@ -271,7 +272,7 @@ fn actor(asked: &Asked, (job, path): (&Job, &str), gang: Group, ranks: &[usize])
         submitted_at: NOW - age,
         running: runs.then_some(running),
         leaving: leaving && !releasing.is_empty(),
-        lingers: job.deleted_during_test || stuck,
+        lingers,
         tasks: tasks().map(|task| Task { id: task.id.clone(), group: task.group.clone() }).collect(),
     })
 }

@@ -1,0 +1,61 @@
+//! Tasks that do not end though they were told to: a process that the kernel does not end, a node that does not answer. Nobody is to
+//! wait for what they hold.
+
+use super::apply::{Applied, Wrong};
+use super::{Allocation, State};
+use crate::id::{AllocationId, JobId};
+use crate::model::allocation::AllocationState;
+use crate::model::newer::Newer;
+use crate::model::promise::Promise;
+use crate::time::{Span, Time};
+
+/// How long after its grace a task may still take to end: it is killed then, and its devices have to be cleared.
+const MARGIN: Span = Span::seconds(60);
+
+impl Allocation {
+    /// Notes that its task is told to stop, and by when its grace is over.
+    pub(super) fn is_told(&mut self, stops_by: Time) {
+        self.state = AllocationState::Stopping;
+        // A later stop may shorten the grace, not lengthen it.
+        self.stops_by = self.stops_by.into_iter().chain([stops_by]).min();
+        self.seq += 1;
+    }
+
+    /// Whether its task is being stopped, and can be counted on to end.
+    pub fn leaves(&self) -> bool {
+        self.state == AllocationState::Stopping && self.overdue_since.is_unsaid()
+    }
+
+    /// When its task is overdue if it does not end before; `None` if it is already, or was not told to stop.
+    pub(crate) fn overdue_at(&self) -> Option<Time> {
+        Some(self.stops_by.filter(|_| self.leaves())? + MARGIN)
+    }
+}
+
+impl State {
+    /// Notes that a task has not ended in time.
+    pub(super) fn miss(&mut self, id: AllocationId, at: Time) -> Applied {
+        self.change_allocation(id, |held| match held.leaves() {
+            true => {
+                held.overdue_since = Newer(Some(at));
+                Ok(())
+            }
+            false => {
+                Err(Wrong::Impossible(format!("allocation {id} was not told to stop, or is overdue already")))
+            }
+        })?
+    }
+
+    /// By when a job should have ended of which a task is overdue.
+    pub fn should_have_ended(&self, id: JobId) -> Option<Time> {
+        let live = self.run(id)?.live.iter().filter_map(|id| self.allocations.get(id));
+        live.filter(|held| !held.overdue_since.is_unsaid()).filter_map(|held| held.stops_by).min()
+    }
+
+    /// Whether a promise waits for a task that does not end.
+    pub(crate) fn waits_in_vain(&self, promise: &Promise) -> bool {
+        let is_overdue =
+            |id: &AllocationId| self.allocations.get(id).is_some_and(|held| !held.overdue_since.is_unsaid());
+        promise.waits_for.iter().any(is_overdue)
+    }
+}

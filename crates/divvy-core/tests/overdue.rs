@@ -1,0 +1,197 @@
+//! Tasks that do not end though they were told to: whoever waits for them gets something else.
+
+use divvy_core::scenario::{Scenario, run, write};
+use expect_test::{Expect, expect};
+
+fn check(scenario: &str, expected: Expect) {
+    match run(scenario) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+#[test]
+fn who_waits_for_a_task_that_does_not_end_gets_what_another_leaves() {
+    check(
+        "node n1 2xh100
+submit j1 default 1 prio=low
+submit j2 default 1 prio=low
+plan
+submit j3 default 1 prio=high
+plan
+pass 69s
+plan
+pass 1s
+plan
+explain j3
+end j1
+plan
+end j2
+plan",
+        expect![[r#"
+            place j1 n1:0
+            place j2 n1:1
+            stop j2 Preempted by j3
+            promise j3 n1:1
+            overdue j2/0
+            stop j1 Preempted by j3
+            promise j3 n1:0
+            later
+              DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when that task has stopped
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
+            ended j1 pending Preempted exit=0
+            place j3 n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended j2 pending Preempted exit=0
+            place j1 n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn what_becomes_free_goes_to_whom_a_stuck_task_was_promised() {
+    check(
+        "node n1 2xh100
+submit j1 default 1 prio=low
+submit j2 default 1 fixed
+plan
+submit j3 default 1 prio=high
+plan
+pass 2m
+plan
+explain j3
+explain j1
+end j2
+plan
+end j1
+plan",
+        expect![[r#"
+            place j2 n1:0
+            place j1 n1:1
+            stop j1 Preempted by j3
+            promise j3 n1:1
+            overdue j1/0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            later
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
+            later
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
+            ended j2 completed Exit exit=0
+            place j3 n1:0
+            ended j1 pending Preempted exit=0
+            place j1 n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn a_task_is_overdue_a_minute_after_its_own_grace_which_a_later_stop_may_shorten() {
+    let slow = r#"submit j1 default {"name": "j1", "queue": "default", "priority": -100, "checkpoint": {"notice": "USR1", "grace_ms": 600000}, "gang": {"role": {"name": "main", "minimum": 1, "maximum": 1, "work": {"external": ["pod"]}, "ask": {"alternatives": [{"devices": {"class": {}, "count": 1, "draw": "whole"}, "speed_percent": 100}]}}}}"#;
+    let begin = format!("node n1 1xh100\n{slow}\nplan\nsubmit j2 default 1 prio=high\nplan\npass 5m\nplan");
+    check(
+        &format!("{begin}\npass 5m\nexplain j2\nplan\npass 1m\nplan"),
+        expect![[r#"
+        place j1 n1:0
+        stop j1 Preempted by j2
+        promise j2 n1:0
+        later
+          DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when that task has stopped
+          1 in pool > 1 right model > 1 enough memory > 1 healthy > 0 free > 0 on one node
+        overdue j1/0
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+    "#]],
+    );
+    check(
+        &format!("{begin}\ncancel j1\npass 70s\nplan"),
+        expect![[r#"
+        place j1 n1:0
+        stop j1 Preempted by j2
+        promise j2 n1:0
+        stop j1 Cancelled
+        overdue j1/0
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+    "#]],
+    );
+}
+
+#[test]
+fn a_gang_that_shrinks_is_counted_on_for_the_tasks_that_end() {
+    check(
+        "node n1 4xh100
+submit j1 default 1 prio=low tasks=2..4
+plan
+submit j2 default 1 prio=high
+submit j3 default 1 prio=high
+plan
+end j1/3
+pass 70s
+plan
+end j1/2
+plan",
+        expect![[r#"
+            place j1 n1:0 n1:1
+            grow j1 n1:2 n1:3
+            shrink j1 by n1:3 Preempted by j2
+            shrink j1 by n1:2 Preempted by j3
+            promise j2 n1:3
+            promise j3 n1:2
+            place j2 n1:3
+            overdue j1/2
+            stop j1 Preempted by j3
+            promise j3 n1:1
+            place j3 n1:2
+        "#]],
+    );
+}
+
+#[test]
+fn nobody_is_promised_what_a_stuck_task_holds() {
+    check(
+        "node n1 1xh100
+submit j1 default 1 prio=low
+plan
+submit j2 default 1 prio=high
+plan
+pass 2m
+plan
+submit j3 default 1 prio=urgent
+plan
+cancel j1
+plan
+end j1
+plan",
+        expect![[r#"
+            place j1 n1:0
+            stop j1 Preempted by j2
+            promise j2 n1:0
+            overdue j1/0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop j1 Cancelled
+            ended j1 cancelled Cancelled exit=0
+            place j3 n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn a_pool_with_a_task_that_does_not_end_is_written_as_it_is() {
+    let mut pool = Scenario::new();
+    for line in ["node n1 2xh100", "submit j1 default 1 prio=low", "submit j2 default 1 fixed", "plan"] {
+        pool.line(line).unwrap();
+    }
+    for line in ["pass 1h", "submit j3 default 1 prio=high", "plan", "pass 1h", "plan"] {
+        pool.line(line).unwrap();
+    }
+    let written = write(pool.state());
+    assert!(written.differences.is_empty(), "{written:?}");
+    expect![[r#"
+        overdue j1/0
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+        ended j2 completed Exit exit=0
+        place j3 n1:0
+    "#]]
+    .assert_eq(&run(&format!("{}\nplan\nend j2\nplan", written.text)).unwrap());
+}

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod device;
+mod hosts;
 pub(crate) mod neighbours;
 pub(crate) mod order;
 mod running;
@@ -15,6 +16,7 @@ use neighbours::{Neighbours, Presence};
 pub(crate) use capacity::Drained;
 pub use capacity::{Capacity, NodeView, TaskCounts, task_kind};
 pub use device::{DeviceView, Unusable};
+pub(crate) use hosts::Hosts;
 pub use order::OrderKey;
 pub(crate) use running::Spot;
 pub use running::{QueueOf, RunView, Running};
@@ -45,6 +47,8 @@ pub struct Snapshot {
     pub capacity: Capacity,
     /// Which tasks lie on which node, as far as affinity looks at it.
     pub(crate) neighbours: Neighbours,
+    /// Which tasks run on which node.
+    pub(crate) hosts: Hosts,
     /// What each queue and its children hold.
     pub held: BTreeMap<String, Holdings>,
     /// The part of it that is held by tasks that are being stopped.
@@ -80,6 +84,7 @@ impl Snapshot {
         let neighbours = Neighbours::nobody(&state.heeded);
         let mut snapshot = Self { capacity, shares, neighbours, ..Self::default() };
         for allocation in state.allocations.values() {
+            snapshot.hosts.add(&allocation.placement);
             snapshot.take(state, allocation.job, (&allocation.placement, Presence::There));
             if allocation.state == AllocationState::Stopping {
                 snapshot.leave(state, allocation.job, &allocation.placement);
@@ -126,6 +131,7 @@ impl Snapshot {
             && (&self.leaving, &self.pinned, &self.bound) == (&other.leaving, &other.pinned, &other.bound)
             && (&self.leavers, &self.stops, &self.neighbours)
                 == (&other.leavers, &other.stops, &other.neighbours)
+            && self.hosts == other.hosts
             && (&self.shares, &self.growing) == (&other.shares, &other.growing)
             && self.running == other.running
             && self.waiting.same_as(&other.waiting)
@@ -157,8 +163,10 @@ impl Snapshot {
             Event::Placed { job, placements, .. }
             | Event::Adopted { job, placements, .. }
             | Event::Grown { job, placements } => {
-                let all = placements.iter();
-                all.for_each(|placement| self.take(state, *job, (placement, Presence::There)));
+                for placement in placements {
+                    self.hosts.add(placement);
+                    self.take(state, *job, (placement, Presence::There));
+                }
             }
             Event::Stopping { job, .. } | Event::Shrinking { job, .. } => {
                 live(state, *job).for_each(|held| self.await_end(held));
@@ -334,6 +342,7 @@ impl Snapshot {
     fn let_go(&mut self, state: &State, allocation: AllocationId) {
         let Some(held) = state.allocations.get(&allocation) else { return };
         let Some(job) = state.jobs.get(&held.job.number) else { return };
+        self.hosts.remove(&held.placement);
         self.give_back(state, &job.spec, (&held.placement, held.presence()));
         if held.state == AllocationState::Stopping {
             self.await_no_end(held);

@@ -229,9 +229,9 @@ fn planned(state: &State, snapshot: &mut Snapshot, now: Time, reserves: bool) ->
     let told = plan.told(state);
     let held = told.values().flat_map(|live| settle::held_by(state, live));
     held.for_each(|placement| trial.ends(placement));
-    let trial::Others { waiting, running, limits, .. } = others;
+    let trial::Others { waiting, running, limits, hosts, .. } = others;
     if state.policy.preempt != Preempt::Walk {
-        trial.reserve = reserve::Reserve::new(now, (running, limits), trial.leavers);
+        trial.reserve = reserve::Reserve::new(now, (running, limits, hosts), trial.leavers);
     }
     if reserves {
         trial.reserve.ask();

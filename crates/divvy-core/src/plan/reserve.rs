@@ -10,12 +10,12 @@ use super::place;
 use super::trial::Trial;
 use super::{Keeps, Room};
 use crate::amount::Resource;
-use crate::id::{AllocationId, JobId, NodeId};
+use crate::id::{AllocationId, JobId};
 use crate::model::allocation::Placement;
 use crate::model::extras::Extras;
 use crate::model::job::JobSpec;
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, Running};
+use crate::snapshot::{Capacity, Hosts, Running};
 use crate::state::{Job, State};
 use crate::time::Time;
 
@@ -29,7 +29,7 @@ const MOST_REOPENED: usize = 256;
 #[derive(Default)]
 pub(super) struct Reserve<'a> {
     now: Time,
-    running: Option<(&'a Running, &'a BTreeSet<(Time, JobId)>)>,
+    running: Option<Runs<'a>>,
     /// What is being stopped: it is free next.
     leavers: Option<&'a BTreeSet<AllocationId>>,
     /// The jobs that wait for room, in line, and whether it may be collected for them; the first `looked_at` have been looked at.
@@ -48,6 +48,9 @@ pub(super) struct Reserve<'a> {
     looked_elsewhere: usize,
     leaves: Leaves,
 }
+
+/// The running jobs, when they reach their limits, and which tasks run where.
+type Runs<'a> = (&'a Running, &'a BTreeSet<(Time, JobId)>, &'a Hosts);
 
 /// What a job leaves to the jobs for which room is kept.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -88,13 +91,9 @@ impl Kept {
 pub(super) type End = (Option<Time>, Vec<AllocationId>);
 
 impl<'a> Reserve<'a> {
-    /// For a cycle: the running jobs, when they reach their limits, and what is being stopped.
-    pub(super) fn new(
-        now: Time,
-        (running, limits): (&'a Running, &'a BTreeSet<(Time, JobId)>),
-        leavers: &'a BTreeSet<AllocationId>,
-    ) -> Self {
-        Self { now, running: Some((running, limits)), leavers: Some(leavers), ..Self::default() }
+    /// For a cycle: what runs, and what is being stopped.
+    pub(super) fn new(now: Time, running: Runs<'a>, leavers: &'a BTreeSet<AllocationId>) -> Self {
+        Self { now, running: Some(running), leavers: Some(leavers), ..Self::default() }
     }
 
     /// Has all owners looked at, even if no job behind them would start.
@@ -371,8 +370,13 @@ fn earliest(trial: &mut Trial, (job, may_collect): (&Job, bool)) -> Option<Found
         give_back(trial, *id);
     }
     gone.extend(trial.released());
-    let unknown = by_node(trial, &gone);
-    first_fit(trial, &job.spec, &unknown)
+    let (_, _, hosts) = trial.reserve.running?;
+    let gone = gone.iter().filter_map(|id| Some(&state.allocations.get(id)?.placement));
+    let mut unknown = Steps::as_they_come(hosts.least_first(gone).map(|ids| (None, ids)));
+    let begin = trial.mark();
+    let found = first_of(trial, &job.spec, &mut unknown);
+    trial.roll_back_to(begin);
+    found
 }
 
 /// Adds the ends of what is on the calendar, at which no job ends.
@@ -391,7 +395,7 @@ fn first_fit(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
     let turns = calendar::turns(trial.state, spec, trial.reserve.now);
     let interval = |(at, _): &End| at.map(|at| turns.partition_point(|turn| *turn <= at));
     for alike in ends.chunk_by(|one, next| interval(one) == interval(next)) {
-        if let Some(found) = first_of(trial, spec, alike) {
+        if let Some(found) = first_of(trial, spec, &mut Steps::known(alike)) {
             trial.roll_back_to(begin);
             return Some(found);
         }
@@ -401,12 +405,16 @@ fn first_fit(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
 }
 
 /// Likewise among steps at which the calendar keeps the same from the job. What was looked at stays given back.
-fn first_of(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
+fn first_of(trial: &mut Trial, spec: &JobSpec, steps: &mut Steps) -> Option<Found> {
     let (mut ended, mut step, mut grows) = (0, 1, true);
-    while ended < ends.len() {
+    loop {
         let mark = trial.mark();
-        let next = ends.len().min(ended + step);
-        for id in ends[ended..next].iter().flat_map(|(_, ids)| ids) {
+        let ends = steps.first(ended + step);
+        let next = ends.len();
+        if ended == next {
+            return None;
+        }
+        for id in ends[ended..].iter().flat_map(|(_, ids)| ids) {
             give_back(trial, *id);
         }
         let given_back = trial.mark();
@@ -429,7 +437,31 @@ fn first_of(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
             }
         }
     }
-    None
+}
+
+/// Ends, one after the other: those that are known, or more of them as they are asked for.
+struct Steps<'a> {
+    ends: Cow<'a, [End]>,
+    more: Option<Box<dyn Iterator<Item = End> + 'a>>,
+}
+
+impl<'a> Steps<'a> {
+    fn known(ends: &'a [End]) -> Self {
+        Self { ends: Cow::Borrowed(ends), more: None }
+    }
+
+    fn as_they_come(more: impl Iterator<Item = End> + 'a) -> Self {
+        Self { ends: Cow::Owned(Vec::new()), more: Some(Box::new(more)) }
+    }
+
+    /// The first so many, or all if there are fewer.
+    fn first(&mut self, many: usize) -> &[End] {
+        if let Some(more) = &mut self.more {
+            let ends = self.ends.to_mut();
+            ends.extend(more.take(many.saturating_sub(ends.len())));
+        }
+        &self.ends[..many.min(self.ends.len())]
+    }
 }
 
 fn give_back(trial: &mut Trial, id: AllocationId) {
@@ -445,7 +477,7 @@ fn give_back(trial: &mut Trial, id: AllocationId) {
 /// what the calendar will have stopped, and what this cycle placed.
 pub(super) fn known_ends(trial: &Trial) -> Vec<End> {
     let (state, reserve) = (trial.state, &trial.reserve);
-    let Some((running, limits)) = reserve.running else { return Vec::new() };
+    let Some((running, limits, _)) = reserve.running else { return Vec::new() };
     let released: BTreeSet<AllocationId> = trial.released().collect();
     let mut ends: BTreeMap<JobId, Time> =
         limits.iter().take(MOST_ENDS).map(|(at, job)| (*job, *at)).collect();
@@ -467,18 +499,4 @@ pub(super) fn known_ends(trial: &Trial) -> Vec<End> {
     all.sort_unstable();
     all.truncate(MOST_ENDS);
     all
-}
-
-/// What runs and is not gone, node by node: first the nodes on which the least is left to end.
-fn by_node(trial: &Trial, gone: &BTreeSet<AllocationId>) -> Vec<End> {
-    let mut nodes: BTreeMap<NodeId, (i64, Vec<AllocationId>)> = BTreeMap::new();
-    for (id, held) in trial.state.allocations.iter().filter(|(id, _)| !gone.contains(id)) {
-        let node = nodes.entry(held.placement.node).or_default();
-        node.0 += held.placement.milli();
-        node.1.push(*id);
-    }
-    let mut by_busy: Vec<(i64, NodeId, Vec<AllocationId>)> =
-        nodes.into_iter().map(|(node, (milli, ids))| (milli, node, ids)).collect();
-    by_busy.sort_unstable();
-    by_busy.into_iter().map(|(_, _, ids)| (None, ids)).collect()
 }

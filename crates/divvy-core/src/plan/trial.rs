@@ -27,7 +27,7 @@ use crate::model::island::IslandLevel;
 use crate::model::job::JobSpec;
 use crate::model::queue::Budget;
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, DeviceView, Drained, NodeView, Running, Snapshot, Waiting};
+use crate::snapshot::{Capacity, DeviceView, Drained, Hosts, NodeView, Running, Snapshot, Waiting};
 use crate::state::{State, fingerprint};
 use crate::time::Time;
 
@@ -135,6 +135,8 @@ pub(super) struct Others<'a> {
     pub(super) growing: &'a BTreeSet<JobId>,
     /// When runs reach their limits.
     pub(super) limits: &'a BTreeSet<(Time, JobId)>,
+    /// Which tasks run on which node.
+    pub(super) hosts: &'a Hosts,
 }
 
 /// What is left of a host: below zero where more is promised than there is.
@@ -160,7 +162,7 @@ impl<'a> Trial<'a> {
     /// A trial, and what of the snapshot it does not touch: what waits and what runs.
     pub(super) fn split(state: &'a State, snapshot: &'a mut Snapshot) -> (Self, Others<'a>) {
         let Snapshot { capacity, neighbours, held, scores, stuck, .. } = snapshot;
-        let Snapshot { waiting, running, growing, limits, leavers, .. } = snapshot;
+        let Snapshot { waiting, running, growing, limits, leavers, hosts, .. } = snapshot;
         let trial = Self {
             state,
             leavers,
@@ -192,7 +194,7 @@ impl<'a> Trial<'a> {
             spread_around: Vec::new(),
             reserve: Reserve::default(),
         };
-        (trial, Others { waiting, running, growing, limits })
+        (trial, Others { waiting, running, growing, limits, hosts })
     }
 
     /// What is free, what scores have said of it, and the nodes that tasks are kept to.

@@ -79,6 +79,8 @@ struct Pool {
     cancelled: Spread,
     /// A job arrives that fits at once.
     fits: Spread,
+    /// Nothing happens, but something is due by time: each minute the past of queues is reckoned, and all that waits is looked at.
+    minutes: Spread,
     /// A snapshot built from the state.
     cold_snapshot_ms: f64,
     /// The first plan after a start, with its snapshot: all verdicts are in question.
@@ -113,20 +115,21 @@ fn measure(nodes: u32, plan: &Plan) -> Result<Pool> {
     let mut site = Site::full(Size::of(nodes), plan.policy.settings())?;
     let rss_mib = resident_mib()?;
     say("events and their plans");
-    let mut ended = Vec::new();
+    let (mut ended, mut minutes) = (Vec::new(), Vec::new());
     let (mut waits, mut cancelled, mut fits) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..plan.events.max(1) {
-        ended.push(timed(&mut site, Site::end_one)?);
+        let due = &mut minutes;
+        ended.push(timed(&mut site, due, Site::end_one)?);
         let mut number = 0;
-        waits.push(timed(&mut site, |site| site.submit_one_more().map(|job| number = job))?);
-        cancelled.push(timed(&mut site, |site| site.cancel(number))?);
-        fits.push(timed(&mut site, |site| site.submit_spare().map(|job| number = job))?);
+        waits.push(timed(&mut site, due, |site| site.submit_one_more().map(|job| number = job))?);
+        cancelled.push(timed(&mut site, due, |site| site.cancel(number))?);
+        fits.push(timed(&mut site, due, |site| site.submit_spare().map(|job| number = job))?);
         let job = divvy_core::id::JobId::single(number);
         ensure!(site.state().run(job).is_some_and(|run| run.is_active()), "a job that fits was not started");
         site.end(job)?;
         site.rest()?;
     }
-    let all = [&ended, &waits, &cancelled, &fits].into_iter().flatten().copied().collect();
+    let all = [&ended, &waits, &cancelled, &fits, &minutes].into_iter().flatten().copied().collect();
     let reclaim_ms = (plan.policy != By::Arrival).then(|| reclaim(&mut site)).transpose()?;
     say("the same from nothing");
     let snapshot = site.controller.snapshot();
@@ -146,6 +149,7 @@ fn measure(nodes: u32, plan: &Plan) -> Result<Pool> {
         waits: Spread::of(waits),
         cancelled: Spread::of(cancelled),
         fits: Spread::of(fits),
+        minutes: Spread::of(minutes),
         cold_snapshot_ms,
         cold_plan_ms,
         reclaim_ms,
@@ -159,7 +163,8 @@ fn reclaim(site: &mut Site) -> Result<f64> {
     let mut longest_ms: f64 = 0.0;
     for _ in 0..RECLAIMS {
         let mut number = 0;
-        longest_ms = longest_ms.max(timed(site, |site| site.submit_guaranteed().map(|job| number = job))?);
+        let event = |site: &mut Site| site.submit_guaranteed().map(|job| number = job);
+        longest_ms = longest_ms.max(timed(site, &mut Vec::new(), event)?);
         let job = divvy_core::id::JobId::single(number);
         ensure!(site.state().run(job).is_some_and(|run| run.is_active()), "nobody gave way for a guarantee");
         site.end(job)?;
@@ -171,8 +176,16 @@ fn reclaim(site: &mut Site) -> Result<f64> {
 /// How many such plans are measured.
 const RECLAIMS: usize = 5;
 
-/// Milliseconds of processor time from an event to its plan. What the engine reports about the plan comes after.
-fn timed(site: &mut Site, event: impl FnOnce(&mut Site) -> Result<()>) -> Result<f64> {
+/// Milliseconds of processor time from an event to its plan. What the engine reports about the plan comes after. A second passes before;
+/// what is due by then is planned first, and `due` gets what that took.
+fn timed(site: &mut Site, due: &mut Vec<f64>, event: impl FnOnce(&mut Site) -> Result<()>) -> Result<f64> {
+    if site.pass_a_second() {
+        let begun = processor_ms();
+        let batch = site.cycle()?;
+        due.push(ms_since(begun));
+        site.settle(batch)?;
+        site.rest()?;
+    }
     let begun = processor_ms();
     event(site)?;
     let batch = site.cycle()?;
@@ -248,6 +261,7 @@ impl Figures {
             "waits",
             "cancelled",
             "fits",
+            "by time",
             "cold snapshot ms",
             "cold plan ms",
             &format!("{GUARANTEED_DEVICES} taken back ms"),
@@ -271,6 +285,7 @@ impl Pool {
             self.waits.cell(),
             self.cancelled.cell(),
             self.fits.cell(),
+            self.minutes.cell(),
             format!("{:.0}", self.cold_snapshot_ms),
             format!("{:.0}", self.cold_plan_ms),
             self.reclaim_ms.map_or_else(String::new, |reclaim_ms| format!("{reclaim_ms:.0}")),

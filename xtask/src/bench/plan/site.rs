@@ -193,9 +193,14 @@ impl Site {
         Ok(answer.map_err(|rejection| anyhow!("{rejection}"))?.job)
     }
 
-    /// Plans, and lets a second pass: this is measured for each event.
-    pub(super) fn cycle(&mut self) -> Result<Option<Batch>> {
+    /// Lets a second pass; returns whether something is due then.
+    pub(super) fn pass_a_second(&mut self) -> bool {
         self.now = Time(self.now.0 + 1000);
+        self.controller.due().is_some_and(|due| due <= self.now)
+    }
+
+    /// Plans: this is measured for each event.
+    pub(super) fn cycle(&mut self) -> Result<Option<Batch>> {
         self.controller.cycle(self.now)?;
         Ok(self.controller.drain())
     }
@@ -229,6 +234,7 @@ impl Site {
     pub(super) fn rest(&mut self) -> Result<()> {
         while let Some(batch) = self.cycle()? {
             self.settle(Some(batch))?;
+            self.pass_a_second();
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Tasks that do not end though they were told to: whoever waits for them gets something else.
 
+use divvy_core::check::Watch;
+use divvy_core::event::{Event, Stamped};
 use divvy_core::scenario::{Scenario, run, write};
 use expect_test::{Expect, expect};
 
@@ -194,4 +196,25 @@ fn a_pool_with_a_task_that_does_not_end_is_written_as_it_is() {
         place j3 n1:0
     "#]]
     .assert_eq(&run(&format!("{}\nplan\nend j2\nplan", written.text)).unwrap());
+}
+
+#[test]
+fn the_checker_names_a_promise_that_waits_for_a_task_that_does_not_end() {
+    let mut pool = Scenario::new();
+    for line in ["node n1 1xh100", "submit j1 default 1", "plan", "stop j1", "pass 2m", "plan"] {
+        pool.line(line).unwrap();
+    }
+    for line in ["submit j2 default 1", "promise j2 on=n1:0"] {
+        pool.line(line).unwrap();
+    }
+    let mut state = pool.state().clone();
+    let mut watch = Watch::new(&state);
+    let event = Event::Planned { saw: state.position, state: 0, policy: 0, plan: 0 };
+    let planned = Stamped { at: state.now, event };
+    state.apply(&planned).unwrap();
+    let found: Vec<String> = watch.follow(&state, &planned).into_iter().map(|found| found.text).collect();
+    assert_eq!(found, ["the promise to job 2 waits for a task that does not end"]);
+    // The planner takes such a promise back.
+    pool.line("plan").unwrap();
+    assert!(pool.state().promises.is_empty());
 }

@@ -171,11 +171,6 @@ impl Watch {
                 if !promise.waits_for.iter().any(|id| state.allocations.contains_key(id)) {
                     wrong.push(found("L7", format!("the promise to job {} waits for nothing", promise.job)));
                 }
-                if state.waits_in_vain(promise) {
-                    let text =
-                        format!("the promise to job {} waits for a task that does not end", promise.job);
-                    wrong.push(found("L8", text));
-                }
             }
             Event::Grown { job, placements } => self.grown(state, *job, placements, &mut wrong),
             Event::Shrinking { job, allocations, cause, by } => {

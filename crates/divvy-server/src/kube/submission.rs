@@ -38,7 +38,11 @@ pub(super) fn submission(controller: &Controller, pods: &[Waiting]) -> Result<Su
         start_after: None,
         deadline: Newer::default(),
         preempts: Newer(pods.iter().any(|pod| !pod.preempts).then_some(false)),
-        stop: StopOrder { signal: "TERM".into(), grace_ms: first.grace_ms },
+        // Each pod is deleted with its own grace; none of them is overdue before the longest is over.
+        stop: StopOrder {
+            signal: "TERM".into(),
+            grace_ms: pods.iter().map(|pod| pod.grace_ms).max().unwrap_or(first.grace_ms),
+        },
         checkpoint: None,
         wait_for_capacity: true,
         exclusive: false,

@@ -375,8 +375,12 @@ impl Watch {
             && (stand(state, claimant) != *queue || held - leaving + milli <= guarantee)
     }
 
-    /// Every job that was told to make room does so for one that is promised it (L8).
+    /// Every job that was told to make room does so for one that is promised it, and nobody waits for a task that does not end (L8).
     pub(super) fn planned(&mut self, state: &State, saw: Position, wrong: &mut Found) {
+        for promise in state.promises.values().filter(|promise| state.waits_in_vain(promise)) {
+            let text = format!("the promise to job {} waits for a task that does not end", promise.job);
+            wrong.push(found("L8", text));
+        }
         for (job, live) in std::mem::take(&mut self.preempted) {
             let waits = |promise: &&Promise| promise.waits_for.iter().any(|id| live.contains(id));
             let stopping = state.run(job).and_then(|run| run.stopping.as_ref());

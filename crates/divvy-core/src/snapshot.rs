@@ -149,6 +149,10 @@ impl Snapshot {
                 self.rebuild_capacity_unless(added, state);
             }
             Event::DeviceChanged { device, .. } => self.capacity.refresh(state, *device),
+            Event::TermBegan { .. } => {
+                self.stops.clear();
+                state.allocations.values().for_each(|held| self.await_end(held));
+            }
             Event::ReservationBegan { .. } | Event::ReservationEnded { .. } => {
                 self.rebuild_capacity_unless(false, state);
                 self.divide_anew(state);

@@ -179,6 +179,24 @@ plan",
 }
 
 #[test]
+fn after_a_start_the_grace_counts_anew_since_the_first_order_may_have_been_lost() {
+    let begin = "node n1 1xh100\nsubmit j1 default 1 prio=low\nplan\nsubmit j2 default 1 prio=high\nplan\npass 1h\nrestart\nplan";
+    check(
+        &format!("{begin}\npass 69s\nplan\nexplain j2\npass 1s\nplan"),
+        expect![[r#"
+        place j1 n1:0
+        stop j1 Preempted by j2
+        promise j2 n1:0
+        later
+          DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when that task has stopped
+          1 in pool > 1 right model > 1 enough memory > 1 healthy > 0 free > 0 on one node
+        overdue j1/0
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+    "#]],
+    );
+}
+
+#[test]
 fn a_pool_with_a_task_that_does_not_end_is_written_as_it_is() {
     let mut pool = Scenario::new();
     for line in ["node n1 2xh100", "submit j1 default 1 prio=low", "submit j2 default 1 fixed", "plan"] {

@@ -113,6 +113,7 @@ impl State {
             Event::TermBegan { term, boot_id, .. } => {
                 (self.term, self.boot_id, self.draining) = (*term, boot_id.clone(), false);
                 self.next_allocation = self.next_allocation.max(AllocationId::first_of(*term));
+                self.tell_again(at);
             }
             Event::NodeSeen { node, spec, state } => self.see_node(*node, spec, *state),
             Event::OthersHold { node, hold, .. } => return self.leave_to_others(*node, hold),

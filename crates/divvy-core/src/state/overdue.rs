@@ -46,6 +46,24 @@ impl State {
         })?
     }
 
+    /// After a start the tasks that are being stopped are told again, since the first order may have been lost: their grace may begin only
+    /// now.
+    pub(super) fn tell_again(&mut self, at: Time) {
+        let grace_ms = |held: &Allocation| {
+            let stopping = self.run(held.job).and_then(|run| run.stopping.as_ref());
+            let of_job = || Some(self.jobs.get(&held.job.number)?.spec.notice().grace_ms);
+            stopping.map(|stopping| stopping.order.grace_ms).or_else(of_job)
+        };
+        let told = self.allocations.iter().filter(|(_, held)| held.leaves());
+        let told: Vec<(AllocationId, i64)> =
+            told.filter_map(|(id, held)| Some((*id, grace_ms(held)?))).collect();
+        for (id, grace_ms) in told {
+            if let Some(held) = self.allocations.get_mut(&id) {
+                held.stops_by = Some(at + Span(grace_ms));
+            }
+        }
+    }
+
     /// By when a job should have ended of which a task is overdue.
     pub fn should_have_ended(&self, id: JobId) -> Option<Time> {
         let live = self.run(id)?.live.iter().filter_map(|id| self.allocations.get(id));

@@ -66,7 +66,9 @@ fn another_users_pool_is_not_permitted_rather_than_absent() {
     let closed = std::fs::Permissions::from_mode(0o700);
     std::fs::set_permissions(pool.state(), closed).unwrap();
     let program = std::env::temp_dir().join(format!("divvy-of-another-{}", std::process::id()));
-    std::fs::copy(pool::DIVVY, &program).unwrap();
+    // Not by this process: what it starts beside would hold the copy open for writing, and nothing that is written to can be run.
+    let copied = std::process::Command::new("cp").arg(pool::DIVVY).arg(&program).status().unwrap();
+    assert!(copied.success(), "{copied}");
     let another = |verb: &str| {
         let mut command = std::process::Command::new(&program);
         command.args([verb, "--state"]).arg(pool.state()).uid(65534).gid(65534).env_clear();

@@ -439,10 +439,7 @@ impl Controller {
                 self.batch.actions.extend(launch.or_else(bind));
             }
             AllocationState::Stopping => {
-                let stopping = self.state.run(held.job).and_then(|run| run.stopping.as_ref());
-                let of_job = || self.state.jobs.get(&held.job.number).map(|job| job.spec.notice());
-                let order = stopping.map(|stopping| stopping.order.clone()).or_else(of_job);
-                let order = order.unwrap_or_default();
+                let order = self.state.stop_order(held.job);
                 self.batch
                     .actions
                     .push(Action::Stop(fence, Stop { signal: order.signal, grace_ms: order.grace_ms }));

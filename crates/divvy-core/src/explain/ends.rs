@@ -7,18 +7,17 @@ use crate::model::ask::DeviceAsk;
 use crate::model::job::JobSpec;
 use crate::snapshot::{DeviceView, NodeView, Snapshot};
 use crate::state::{Run, Runs, State};
-use crate::time::{Span, Time};
+use crate::time::Time;
 
 /// When a running job (or member) can be expected to end: within its grace if it is being stopped; else by its estimate, once that is past
 /// by its time limit; and no later than the calendar stops it. `None` if nobody knows, or if it is overdue.
 pub fn expected_end(state: &State, id: JobId) -> Option<Time> {
     let job = state.jobs.get(&id.number)?;
     let run = job.run(id.member)?;
-    if let Some(stopping) = &run.stopping {
+    if run.stopping.is_some() {
         let live = run.live.iter().filter_map(|id| state.allocations.get(id));
-        let latest = live.filter_map(|held| held.stops_by).max();
-        let by = latest.unwrap_or(state.now + Span(stopping.order.grace_ms)).max(state.now);
-        return state.should_have_ended(id).is_none().then_some(by);
+        let latest = live.filter_map(|held| held.stops_by).max()?.max(state.now);
+        return state.should_have_ended(id).is_none().then_some(latest);
     }
     let started = run.started_at.or(run.placed_at)?;
     let foreseen = job.estimate.as_ref().map(|estimate| estimate.p50_ms);

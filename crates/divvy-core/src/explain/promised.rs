@@ -13,7 +13,7 @@ use crate::id::JobId;
 use crate::model::allocation::AllocationState;
 use crate::reason::{Reason, Verdict};
 use crate::state::{Allocation, State};
-use crate::time::{Span, Time};
+use crate::time::Time;
 
 /// Advises a job (or member) to wait for the tasks that hold what is promised to it; what it may ask for instead is named only if
 /// it starts with that at once. `None` where nothing is promised to it that it gets by waiting.
@@ -55,7 +55,5 @@ fn over(state: &State, held: &Allocation) -> Option<Time> {
     if !goes_alone {
         return expected_end(state, held.job);
     }
-    let grace = || Some(Span(state.jobs.get(&held.job.number)?.spec.notice().grace_ms));
-    let by = held.stops_by.or_else(|| Some(state.now + grace()?))?;
-    held.leaves().then_some(by.max(state.now))
+    held.stops_by.filter(|_| held.leaves()).map(|by| by.max(state.now))
 }

@@ -7,7 +7,7 @@ use super::{Allocation, ArrayRuns, Device, GaveUp, Job, Run, Runs, State, Stoppi
 use crate::amount::{Holdings, Resource};
 use crate::engine::TaskStart;
 use crate::event::{Event, Stamped};
-use crate::id::{AllocationId, ClassId, DeviceId, JobId, Position};
+use crate::id::{AllocationId, ClassId, DeviceId, JobId, Position, Term};
 use crate::ledger;
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::device::{DeviceSpec, Health, Occupant};
@@ -110,11 +110,7 @@ impl State {
 
     fn fold(&mut self, event: &Event, at: Time) -> Applied {
         match event {
-            Event::TermBegan { term, boot_id, .. } => {
-                (self.term, self.boot_id, self.draining) = (*term, boot_id.clone(), false);
-                self.next_allocation = self.next_allocation.max(AllocationId::first_of(*term));
-                self.tell_again(at);
-            }
+            Event::TermBegan { term, boot_id, .. } => self.begin_term(*term, boot_id, at),
             Event::NodeSeen { node, spec, state } => self.see_node(*node, spec, *state),
             Event::OthersHold { node, hold, .. } => return self.leave_to_others(*node, hold),
             Event::DeviceSeen { device, node, spec } => self.see_device(*device, *node, spec),
@@ -179,6 +175,12 @@ impl State {
             Event::Recalled { of, known } => self.recall(*of, known, at),
         }
         Ok(())
+    }
+
+    fn begin_term(&mut self, term: Term, boot_id: &str, at: Time) {
+        (self.term, self.boot_id, self.draining) = (term, boot_id.to_owned(), false);
+        self.next_allocation = self.next_allocation.max(AllocationId::first_of(term));
+        self.tell_again(at);
     }
 
     fn see_device(&mut self, id: DeviceId, node: crate::id::NodeId, spec: &Arc<DeviceSpec>) {

@@ -5,6 +5,7 @@ use super::apply::{Applied, Wrong};
 use super::{Allocation, State};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::AllocationState;
+use crate::model::job::StopOrder;
 use crate::model::newer::Newer;
 use crate::model::promise::Promise;
 use crate::time::{Span, Time};
@@ -46,17 +47,19 @@ impl State {
         })?
     }
 
+    /// How the tasks of a job are told to stop that are being stopped: as the job is, or those that a gang gives up as the job hears of it.
+    pub(crate) fn stop_order(&self, id: JobId) -> StopOrder {
+        let stopping = self.run(id).and_then(|run| run.stopping.as_ref());
+        let of_job = || self.jobs.get(&id.number).map(|job| job.spec.notice());
+        stopping.map(|stopping| stopping.order.clone()).or_else(of_job).unwrap_or_default()
+    }
+
     /// After a start the tasks that are being stopped are told again, since the first order may have been lost: their grace may begin only
     /// now.
     pub(super) fn tell_again(&mut self, at: Time) {
-        let grace_ms = |held: &Allocation| {
-            let stopping = self.run(held.job).and_then(|run| run.stopping.as_ref());
-            let of_job = || Some(self.jobs.get(&held.job.number)?.spec.notice().grace_ms);
-            stopping.map(|stopping| stopping.order.grace_ms).or_else(of_job)
-        };
         let told = self.allocations.iter().filter(|(_, held)| held.leaves());
         let told: Vec<(AllocationId, i64)> =
-            told.filter_map(|(id, held)| Some((*id, grace_ms(held)?))).collect();
+            told.map(|(id, held)| (*id, self.stop_order(held.job).grace_ms)).collect();
         for (id, grace_ms) in told {
             if let Some(held) = self.allocations.get_mut(&id) {
                 held.stops_by = Some(at + Span(grace_ms));

@@ -295,9 +295,7 @@ impl Log {
         }
         self.fold(vec![Event::Shrinking { job, allocations, cause: Cause::Drain, by: None }], NOW)
     }
-}
 
-impl Log {
     /// These tasks of a job, which were told to go, have not gone.
     fn miss(&mut self, job: JobId, ranks: &[u32]) -> Result<(), Obstacle> {
         let held = self.state.allocations.iter();

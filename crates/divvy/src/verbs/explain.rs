@@ -155,11 +155,11 @@ fn render(explained: &Explained, now_ms: i64) -> String {
     text
 }
 
-/// `was to end by 2026-11-21 14:20:00+01:00, and does not: a process of it cannot be stopped; its GPUs are promised to nobody until it ends`
+/// `was to end by 2026-11-21 14:20:00+01:00, and has not: a process of it hangs, or its node does not answer; nobody waits for its GPUs`
 fn overdue(by_ms: i64) -> String {
     let by = local(by_ms);
     format!(
-        "was to end by {by}, and does not: a process of it cannot be stopped; its GPUs are promised to nobody until it ends"
+        "was to end by {by}, and has not: a process of it hangs, or its node does not answer; nobody waits for its GPUs"
     )
 }
 

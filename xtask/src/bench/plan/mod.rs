@@ -80,7 +80,7 @@ struct Pool {
     /// A job arrives that fits at once.
     fits: Spread,
     /// Nothing happens, but something is due by time: each minute the past of queues is reckoned, and all that waits is looked at.
-    minutes: Spread,
+    by_time: Spread,
     /// A snapshot built from the state.
     cold_snapshot_ms: f64,
     /// The first plan after a start, with its snapshot: all verdicts are in question.
@@ -115,10 +115,10 @@ fn measure(nodes: u32, plan: &Plan) -> Result<Pool> {
     let mut site = Site::full(Size::of(nodes), plan.policy.settings())?;
     let rss_mib = resident_mib()?;
     say("events and their plans");
-    let (mut ended, mut minutes) = (Vec::new(), Vec::new());
+    let (mut ended, mut by_time) = (Vec::new(), Vec::new());
     let (mut waits, mut cancelled, mut fits) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..plan.events.max(1) {
-        let due = &mut minutes;
+        let due = &mut by_time;
         ended.push(timed(&mut site, due, Site::end_one)?);
         let mut number = 0;
         waits.push(timed(&mut site, due, |site| site.submit_one_more().map(|job| number = job))?);
@@ -129,7 +129,7 @@ fn measure(nodes: u32, plan: &Plan) -> Result<Pool> {
         site.end(job)?;
         site.rest()?;
     }
-    let all = [&ended, &waits, &cancelled, &fits, &minutes].into_iter().flatten().copied().collect();
+    let all = [&ended, &waits, &cancelled, &fits, &by_time].into_iter().flatten().copied().collect();
     let reclaim_ms = (plan.policy != By::Arrival).then(|| reclaim(&mut site)).transpose()?;
     say("the same from nothing");
     let snapshot = site.controller.snapshot();
@@ -149,7 +149,7 @@ fn measure(nodes: u32, plan: &Plan) -> Result<Pool> {
         waits: Spread::of(waits),
         cancelled: Spread::of(cancelled),
         fits: Spread::of(fits),
-        minutes: Spread::of(minutes),
+        by_time: Spread::of(by_time),
         cold_snapshot_ms,
         cold_plan_ms,
         reclaim_ms,
@@ -285,7 +285,7 @@ impl Pool {
             self.waits.cell(),
             self.cancelled.cell(),
             self.fits.cell(),
-            self.minutes.cell(),
+            self.by_time.cell(),
             format!("{:.0}", self.cold_snapshot_ms),
             format!("{:.0}", self.cold_plan_ms),
             self.reclaim_ms.map_or_else(String::new, |reclaim_ms| format!("{reclaim_ms:.0}")),

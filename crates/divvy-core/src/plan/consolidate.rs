@@ -1,9 +1,13 @@
 //! Phase 6, consolidate: where there is room enough for a job, but not in one piece, jobs in the way go on elsewhere.
 //! Each of them has its new place before it is told to leave the old one, so no job loses more than a restart.
 
+mod budget;
+
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) use budget::Budget;
 
 use super::Place;
 use super::fair::{Fair, Victim};
@@ -21,13 +25,10 @@ use crate::model::ask::{DeviceAsk, DeviceClass};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::{Group, Role};
 use crate::model::job::{Cause, JobSpec};
-use crate::model::policy::Policy;
 use crate::snapshot::{NodeView, QueueOf, RunView};
 use crate::state::Job;
 use crate::time::{Span, Time};
 
-/// How many looks for moves may be in vain in a cycle: each look goes through all that runs.
-const MOST_LOOKS: u32 = 2;
 /// How many ways to make room are tried for one job.
 const MOST_WAYS: usize = 32;
 /// For how many of these ways the jobs in the way may get the places of further jobs, and how many ways are tried for each such job.
@@ -58,53 +59,6 @@ fn queues_of<'q>(goes: impl Iterator<Item = (JobId, &'q str)>) -> impl Iterator<
     goes.collect::<BTreeMap<JobId, &str>>().into_values()
 }
 
-/// How many moves a cycle has left, and how many looks for them.
-pub(super) struct Budget {
-    pub(super) moves: u32,
-    looks: u32,
-    /// How many jobs of a queue it moves at most, and how many it has moved.
-    per_queue: u32,
-    of_queues: BTreeMap<String, u32>,
-    /// When a job for which none was moved has waited long enough that a further one may be moved.
-    pub(super) again: Option<Time>,
-}
-
-impl Budget {
-    pub(super) fn new(policy: &Policy) -> Self {
-        let per_queue = policy.moves.said().map_or(u32::MAX, |moves| moves.per_queue);
-        let (of_queues, again) = (BTreeMap::new(), None);
-        Self { moves: policy.most_moves, looks: MOST_LOOKS, per_queue, of_queues, again }
-    }
-
-    /// How many jobs of a queue may still be moved.
-    fn left_of(&self, queue: &str) -> u32 {
-        self.per_queue.saturating_sub(self.of_queues.get(queue).copied().unwrap_or(0))
-    }
-
-    /// Whether the bound of a queue may be lower than all that is left.
-    fn binds_queues(&self) -> bool {
-        self.per_queue < self.moves
-    }
-
-    /// Whether all these jobs, given by their queues, may be moved.
-    fn bears<'q>(&self, queues: impl Iterator<Item = &'q str>) -> bool {
-        let mut more: BTreeMap<&str, u32> = BTreeMap::new();
-        queues.for_each(|queue| *more.entry(queue).or_default() += 1);
-        more.values().sum::<u32>() <= self.moves
-            && more.into_iter().all(|(queue, more)| more <= self.left_of(queue))
-    }
-
-    /// Whether any move may be looked for.
-    pub(super) fn has_any(&self) -> bool {
-        self.moves > 0 && self.looks > 0
-    }
-
-    fn spend(&mut self, queue: &str) {
-        self.moves -= 1;
-        *self.of_queues.entry(queue.to_owned()).or_default() += 1;
-    }
-}
-
 /// Lets jobs stay whose places were not needed, once it is known which were.
 type Keeps<'a, 'k> = &'k mut dyn FnMut(&mut Fair<'a, '_>, &[Placement]);
 
@@ -117,12 +71,7 @@ pub(super) fn make_room<'a>(
     keep: Keeps<'a, '_>,
 ) -> Option<Vec<Placement>> {
     let may = fair.trial.state.policy.moves_any() && fair.budget.has_any();
-    // A gang that grows is not worth a move.
-    if !may
-        || claim.part.is_some()
-        || !has_room(fair, claim.spec, 0, claim.owed)
-        || !reclaim::may_have(fair, claim)
-    {
+    if !may || !has_room(fair, claim.spec, 0, claim.owed) || !reclaim::may_have(fair, claim) {
         return None;
     }
     let (movable, later) = movable(fair, claim, released);
@@ -247,13 +196,17 @@ fn movable<'a>(
         }
         let Some(run) = state.run(*job) else { continue };
         if let Some(until) = run.stays_until(&state.policy, now) {
-            later = later.into_iter().chain((until.0 < i64::MAX).then(|| until.since(now))).min();
+            let until = (until.0 < i64::MAX && claim.part.is_none()).then(|| until.since(now));
+            later = later.into_iter().chain(until).min();
             continue;
         }
-        let parts = parts_of(fair, *job, view);
+        // A gang that grows is not worth the restart of a whole job.
+        let mut parts = parts_of(fair, *job, view);
+        parts.retain(|part| claim.part.is_none() || part.within.is_some());
         let (bearable, other): (Vec<_>, Vec<_>) =
             parts.into_iter().partition(|part| gain.bears(part.cost.lost_milli_ms));
-        if !other.is_empty() {
+        // Gangs grow when something has become free, not as time passes.
+        if !other.is_empty() && claim.part.is_none() {
             later = later.into_iter().chain(gain.bears_after(view, now)).min();
         }
         found.extend(bearable);
@@ -382,8 +335,8 @@ fn clear<'a>(
     queues_of(moves.iter().map(|moved| (moved.job, moved.queue.path())))
         .for_each(|queue| fair.budget.spend(queue));
     for Move { job, queue, live, whole, placements } in moves {
-        let (by, cause) = (claim.job, Cause::Moved);
-        fair.victims.push(Victim { job, queue, live, whole, by, grows: false, cause });
+        let (by, grows, cause) = (claim.job, claim.part.is_some(), Cause::Moved);
+        fair.victims.push(Victim { job, queue, live, whole, by, grows, cause });
         let places = if whole { &mut fair.places } else { &mut fair.grown };
         places.push(Place::new(job, placements));
     }

@@ -25,7 +25,7 @@ use might::others_lend;
 pub(super) use might::{may_take_juniors, may_take_of_own, might_displace, might_take, might_take_own};
 pub(super) use reach::{Reach, Right};
 use released::{Released, Served, served, take, who_goes};
-pub(super) use rounds::take_back;
+pub(super) use rounds::{by_moves, take_back};
 pub(super) use rules::{Rules, Stated};
 pub(super) use strangers::Strangers;
 

@@ -268,15 +268,18 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
             }
         }
         let state = fair.trial.state;
-        let takes = reach != Reach::Free && state.policy.preempt == Preempt::LeastLoss;
-        if !takes || state.was_just_taken(grower.id) {
+        if state.was_just_taken(grower.id) {
             return None;
+        }
+        fair.early.get_or_insert(fair.places.len());
+        let claim = Claim::of(grower.id, &unit.spec, (grower.queue, asked.clone()));
+        let claim = Claim { part: Some(unit), ..claim };
+        if reach == Reach::Free || state.policy.preempt != Preempt::LeastLoss {
+            return reclaim::by_moves(fair, &claim);
         }
         let scarce = fair.shares.scarce(grower.queue, &asked, fair.trial.capacity());
         let (owed, always_owed) = fair.owed(grower.queue, &unit.spec, &asked);
-        fair.early.get_or_insert(fair.places.len());
-        let claim = Claim::of(grower.id, &unit.spec, (grower.queue, asked));
-        let claim = Claim { part: Some(unit), scarce, owed, always_owed, ..claim };
+        let claim = Claim { scarce, owed, always_owed, ..claim };
         reclaim::take_back(fair, &Claim { own_alone: of_juniors, surplus_alone: of_juniors, ..claim })
     })
 }

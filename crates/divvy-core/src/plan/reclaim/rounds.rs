@@ -35,9 +35,7 @@ fn by_rounds(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     if let Some(placements) = leaving::take_over(fair, claim) {
         return Some(placements);
     }
-    if let Some(placements) = consolidate::make_room(fair, claim, &BTreeSet::new(), &mut |_, _| {}) {
-        let taken = fair.shares.counted(fair.trial.state, placements.iter());
-        fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
+    if let Some(placements) = by_moves(fair, claim) {
         return Some(placements);
     }
     if let Some(placements) = strangers::make_way(fair, claim).or_else(|| by_own_first(fair, claim)) {
@@ -55,6 +53,14 @@ fn by_rounds(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
         return by_siblings(fair, claim);
     }
     by_siblings(fair, claim).or_else(|| by_leaving_short(fair, claim))
+}
+
+/// Finds places for the claim by moves alone.
+pub(in crate::plan) fn by_moves(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
+    let placements = consolidate::make_room(fair, claim, &BTreeSet::new(), &mut |_, _| {})?;
+    let taken = fair.shares.counted(fair.trial.state, placements.iter());
+    fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
+    Some(placements)
 }
 
 /// Whether the claim spares jobs of its own queue while others have what is guaranteed to it.

@@ -34,6 +34,7 @@ use crate::event::Event;
 use crate::id::{AllocationId, ClassId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::job::JobSpec;
+use crate::model::models::ByModels;
 use crate::model::promise::Promise;
 use crate::model::queue::lineage;
 use crate::plan::{Scores, Shares};
@@ -60,7 +61,7 @@ pub struct Snapshot {
     /// The part of it that jobs which are not preemptible hold, or are promised.
     pub pinned: BTreeMap<String, Holdings>,
     /// The part of it (thousandths of devices) held by, or promised to, tasks that can run on some models only: of each queue by itself.
-    pub(crate) bound: BTreeMap<String, BTreeMap<BTreeSet<String>, i64>>,
+    pub(crate) bound: BTreeMap<String, ByModels<i64>>,
     /// The queues as the planner divides the pool between them, with what they hold.
     pub(crate) shares: Shares,
     /// The waiting jobs.
@@ -330,6 +331,9 @@ impl Snapshot {
     fn divide_anew(&mut self, state: &State) {
         self.shares = Shares::tree(state);
         self.shares.note(&self.held, &self.leaving, &self.pinned);
+        for (path, held) in &self.bound {
+            held.iter().for_each(|(models, milli)| self.shares.bind(path, (models, *milli)));
+        }
         self.waiting.rebuild(state, &self.shares);
     }
 
@@ -372,15 +376,13 @@ impl Snapshot {
     fn bind(&mut self, holder: &JobSpec, placement: &Placement, sign: i64) {
         let role = holder.gang.role_of(placement.rank);
         let Some(models) = role.and_then(|(role, _)| role.ask.only_models()) else { return };
+        let more = sign * placement.milli();
         let held = self.bound.entry(holder.stand().to_owned()).or_default();
-        let milli = held.entry(models).or_default();
-        *milli += sign * placement.milli();
-        if *milli == 0 {
-            held.retain(|_, milli| *milli != 0);
-            if held.is_empty() {
-                self.bound.remove(holder.stand());
-            }
+        held.change(&models, |milli| *milli += more);
+        if held.is_empty() {
+            self.bound.remove(holder.stand());
         }
+        self.shares.bind(holder.stand(), (&models, more));
     }
 
     fn leave(&mut self, state: &State, job: JobId, placement: &Placement) {

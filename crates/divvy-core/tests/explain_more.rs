@@ -53,6 +53,21 @@ fn where_devices_are_missing_what_others_keep_idle_is_not_said_to_be_lent() {
 }
 
 #[test]
+fn where_nothing_is_missing_what_the_queue_above_holds_itself_is_lent() {
+    check(
+        "node n1 8xh100\nqueue a guarantee=4\nqueue a/x guarantee=2\nqueue b guarantee=4 lend=0\nsubmit own a 4 fixed\nplan\n\
+         submit j a/x 2\nplan",
+        "j",
+        expect![[r#"
+            DV-LENT-OUT what is guaranteed to queue a/x is lent to others, who are safe for now
+                wait for job 1 to end
+                2 more GPUs of what is lent for b (to 2)
+            => wait for job 1 to end
+        "#]],
+    );
+}
+
+#[test]
 fn nor_is_it_where_what_others_borrow_would_not_be_enough() {
     check(
         "node n1 4xh100\nnode n2 4xh100\nqueue a guarantee=4\nqueue c guarantee=4 lend=0\nsubmit x default 1 fixed wait\nstart x on=n1:0\ndrain on n2\nsubmit j a 2\nplan",

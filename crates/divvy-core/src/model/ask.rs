@@ -13,6 +13,7 @@ use super::choice::NodeChoice;
 use super::device::{DeviceSpec, WHOLE_MILLI};
 use super::extras::Extras;
 use super::island::{IslandAsk, IslandLevel};
+use super::models::Models;
 use super::newer::Newer;
 use super::ways::MOST_WAYS;
 
@@ -76,13 +77,13 @@ impl Ask {
     }
 
     /// The models that its alternatives ask for, where no other will do.
-    pub fn only_models(&self) -> Option<BTreeSet<String>> {
+    pub fn only_models(&self) -> Option<Models> {
         let mut all = BTreeSet::new();
         for way in &self.alternatives {
             let models = &way.devices.as_ref()?.class.models;
             all.extend((!models.is_empty()).then_some(models)?.iter().cloned());
         }
-        (!all.is_empty()).then_some(all)
+        (!all.is_empty()).then(|| all.into())
     }
 
     /// Which tasks it wants to lie near, and which apart from.

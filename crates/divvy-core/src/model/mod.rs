@@ -14,6 +14,7 @@ pub mod job;
 pub mod members;
 mod misread;
 pub mod mix;
+pub mod models;
 pub mod moves;
 pub mod newer;
 pub mod node;

@@ -51,8 +51,8 @@ pub(super) struct Refused {
     pub(super) borrow: Option<i64>,
     /// What is left to be lent.
     pub(super) left: i64,
-    /// Whether it would be refused even if the others gave back all that they borrow.
-    pub(super) whoever_gives_back: bool,
+    /// Whether there is less than is guaranteed to all, so that it would be refused even if the others gave back all that they borrow.
+    pub(super) is_short: bool,
 }
 
 impl Loans {
@@ -214,8 +214,10 @@ impl Loans {
                     }
                     let (queue, borrow) = (POOL, None);
                     let lent = self.lent_to_others(queues, asker, resource);
-                    let whoever_gives_back = need > left.saturating_add(lent);
-                    return Some(Refused { resource, queue, borrow, left: left.max(0), whoever_gives_back });
+                    let tops = queues[place].children.iter().map(|child| queues[*child].guarantee[resource]);
+                    let guaranteed = tops.fold(0, i64::saturating_add);
+                    let is_short = guaranteed > loan.own[resource] && need > left.saturating_add(lent);
+                    return Some(Refused { resource, queue, borrow, left: left.max(0), is_short });
                 }
                 need -= (loan.kept[resource] - loan.used[resource]).clamp(0, need);
                 if need == 0 {
@@ -225,7 +227,7 @@ impl Loans {
                 if need > left {
                     let borrow = Some(loan.borrow[resource]);
                     let (queue, left) = (place, left.max(0));
-                    return Some(Refused { resource, queue, borrow, left, whoever_gives_back: false });
+                    return Some(Refused { resource, queue, borrow, left, is_short: false });
                 }
                 place = queues[place].parent;
             }

@@ -39,6 +39,7 @@ use crate::model::allocation::Placement;
 use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::Role;
 use crate::model::job::JobSpec;
+use crate::model::models::ByModels;
 use crate::model::policy::Share;
 use crate::model::queue::{Queue, lineage};
 use crate::reason::Reason;
@@ -56,6 +57,8 @@ pub(crate) struct Shares {
     resources: Arc<[Resource]>,
     pub(crate) queues: Vec<QueueShare>,
     by_path: Arc<BTreeMap<String, usize>>,
+    /// By place: what of devices the queue by itself holds, or is promised, by tasks that can run on some models only, in thousandths.
+    bound: Arc<Vec<ByModels<i64>>>,
     /// Whether any queue has a guarantee.
     pub(crate) guarantees: bool,
     /// Whether any queue states a guarantee as an amount, on whichever nodes: then jobs that are not preemptible
@@ -72,10 +75,10 @@ pub(crate) struct Shares {
 }
 
 /// A queue and what is due to it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct QueueShare {
     pub(crate) parent: usize,
-    pub(crate) children: Vec<usize>,
+    pub(crate) children: Arc<Vec<usize>>,
     /// Whether it is a user's seat in the queue above it.
     is_seat: bool,
     /// Whether nodes are kept for it: what these have is its guarantee and its limit, and it lends nothing.
@@ -120,6 +123,31 @@ pub(crate) struct QueueShare {
     left_by_children: Amounts,
     /// Per resource: how many of its children run more than is guaranteed to them, and how many more than is due as well.
     lenders: SmallVec<[Lenders; 3]>,
+}
+
+/// Copies amounts as they lie in memory: every cycle copies all queues.
+impl Clone for QueueShare {
+    fn clone(&self) -> Self {
+        let copy = |amounts: &Amounts| Amounts::from_slice(amounts);
+        Self {
+            children: Arc::clone(&self.children),
+            guarantee: copy(&self.guarantee),
+            said: copy(&self.said),
+            limit: copy(&self.limit),
+            held: copy(&self.held),
+            running: copy(&self.running),
+            pinned: copy(&self.pinned),
+            vacant: copy(&self.vacant),
+            unwanted: copy(&self.unwanted),
+            wanted: copy(&self.wanted),
+            due: copy(&self.due),
+            target: copy(&self.target),
+            keeps: copy(&self.keeps),
+            left_by_children: copy(&self.left_by_children),
+            lenders: SmallVec::from_slice(&self.lenders),
+            ..*self
+        }
+    }
 }
 
 /// How many queues have more than is guaranteed to them, and how many of these more than is due.
@@ -181,6 +209,7 @@ impl Shares {
             resources,
             queues: Vec::new(),
             by_path: Arc::default(),
+            bound: Arc::default(),
             guarantees: binds_fixed || state.keeps_nodes() || are_for_a_time(),
             binds_fixed,
             keeps_nodes: state.keeps_nodes(),
@@ -232,7 +261,7 @@ impl Shares {
         let zero: Amounts = smallvec![0; self.resources.len()];
         self.queues.push(QueueShare {
             parent,
-            children: Vec::new(),
+            children: Arc::default(),
             is_seat: false,
             has_nodes: !queue.nodes.is_unsaid(),
             is_spent: false,
@@ -259,7 +288,7 @@ impl Shares {
             lenders: smallvec![(0, 0); self.resources.len()],
         });
         if place != POOL {
-            self.queues[parent].children.push(place);
+            Arc::make_mut(&mut self.queues[parent].children).push(place);
         }
         place
     }
@@ -478,7 +507,7 @@ impl Shares {
         let asked = asked[refused.resource];
         Err(match refused.borrow {
             Some(borrow) => Reason::BorrowLimit(path, resource, borrow, asked),
-            None if is_guaranteed && refused.whoever_gives_back => Reason::Scarce(own(), resource),
+            None if is_guaranteed && refused.is_short => Reason::Scarce(own(), resource),
             None if is_guaranteed => Reason::LentOut(own(), resource),
             None => Reason::NotLent(own(), resource, refused.left, asked),
         })

@@ -15,6 +15,7 @@ use super::order::{self, OrderKey};
 use crate::id::{ClassId, JobId};
 use crate::model::gang::Role;
 use crate::model::job::{Dependency, JobSpec};
+use crate::model::models::Models;
 use crate::plan::{Amounts, Shares};
 use crate::reason::Reason;
 use crate::state::{Dependable, Job, State, Table, shape};
@@ -61,7 +62,7 @@ pub struct ClassView {
     /// The most that each of them could use of it, with all tasks that it may have.
     pub(crate) wanted: Amounts,
     /// The part of that of devices for which none but these models will do.
-    bound: SmallVec<[(BTreeSet<String>, i64); 1]>,
+    bound: SmallVec<[(Models, i64); 1]>,
     /// Whether they could not start in an idle pool, so that they want nothing of what is divided.
     pub(crate) is_left_out: bool,
     /// What they have in common with all jobs that find room in the same places, whichever queues they are in.
@@ -111,7 +112,7 @@ impl ClassView {
 }
 
 /// What a job could use by roles that can run on some models only, with all tasks that they may have.
-fn bound_to_models(spec: &JobSpec) -> SmallVec<[(BTreeSet<String>, i64); 1]> {
+fn bound_to_models(spec: &JobSpec) -> SmallVec<[(Models, i64); 1]> {
     let of = |role: &Role| {
         let milli = role.ask.alternatives.first()?.milli();
         Some((role.ask.only_models()?, milli.saturating_mul(i64::from(role.maximum))))

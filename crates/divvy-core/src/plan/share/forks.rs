@@ -1,6 +1,8 @@
 //! Part of phase 1, share: how what is due to a queue is divided among its children. Children with nodes of
 //! their own are set apart: what these nodes have is theirs, and no part of what the others divide.
 
+use std::sync::Arc;
+
 use super::{ANY, Amounts, QueueShare, Shares, quantum};
 use crate::amount::Resource;
 use crate::plan::divide::{Claim, fill};
@@ -9,7 +11,7 @@ use crate::plan::dominant::{self, Demand};
 impl Shares {
     /// Divides what is due to a queue among its children, all resources together.
     pub(super) fn divide_dominant(&mut self, queue: usize) {
-        let children = std::mem::take(&mut self.queues[queue].children);
+        let children = Arc::clone(&self.queues[queue].children);
         let mut whole = self.queues[queue].due.clone();
         for (resource, whole) in whole.iter_mut().enumerate() {
             *whole = whole.saturating_sub(self.apart((queue, &children), resource));
@@ -32,7 +34,6 @@ impl Shares {
                 });
             self.queues[*child].due = due.collect();
         }
-        self.queues[queue].children = children;
     }
 
     /// Divides what is due to a queue among its children, each resource by itself.
@@ -43,8 +44,8 @@ impl Shares {
         for resource in 0..self.resources.len() {
             let whole = self.queues[queue].due[resource];
             let parts = self.parts((queue, resource), whole, quantum(&self.resources[resource]));
-            for (child, part) in self.queues[queue].children.clone().into_iter().zip(parts) {
-                self.queues[child].due[resource] = part;
+            for (child, part) in Arc::clone(&self.queues[queue].children).iter().zip(parts) {
+                self.queues[*child].due[resource] = part;
             }
         }
         self.pass_down(queue);

@@ -1,9 +1,11 @@
 //! Part of phase 1, share: what the queues hold, kept from event to event in the snapshot and from step to step in a cycle.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Amounts, POOL, QueueShare, Shares};
 use crate::amount::{Holdings, Resource};
+use crate::model::models::{ByModels, Models};
 use crate::plan::reclaim::Right;
 use crate::snapshot::Running;
 
@@ -128,6 +130,13 @@ impl Shares {
             queue.wanted[index] += sign * amount;
             queue.pinned[index] += if pins { sign * amount } else { 0 };
         });
+    }
+
+    /// Counts what tasks of a queue hold (or, with less than nothing, give back) that can run on some models only.
+    pub(crate) fn bind(&mut self, path: &str, (models, milli): (&Models, i64)) {
+        let (place, bound) = (self.place(path), Arc::make_mut(&mut self.bound));
+        bound.resize_with(bound.len().max(place + 1), ByModels::default);
+        bound[place].change(models, |sum| *sum += milli);
     }
 
     /// Counts what of that is being stopped: it is no longer held, but still wanted.

@@ -12,7 +12,9 @@ impl PartialEq for Shares {
             let (one, two) = (&self.queues[place], &other.queues[*twin]);
             let alike = QueueShare { parent: one.parent, children: one.children.clone(), ..two.clone() };
             let below = one.children.iter().map(|child| paths[*child]);
+            let bound = |shares: &Self, place: usize| shares.bound.get(place).cloned().unwrap_or_default();
             *one == alike
+                && bound(self, place) == bound(other, *twin)
                 && paths[one.parent] == others[two.parent]
                 && below.eq(two.children.iter().map(|child| others[*child]))
         };

@@ -4,10 +4,11 @@
 //! Of a set of scarce models a queue needs what is due to it beyond what its other jobs could use. If of no set more is needed than
 //! there is, there are devices for all that is due (the theorem of max-flow and min-cut).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{ANY, Amounts, POOL, Shares, quantum};
 use crate::amount::Resource;
+use crate::model::models::Models;
 use crate::model::policy::Share;
 use crate::plan::divide::{Claim, fill};
 use crate::snapshot::Snapshot;
@@ -17,9 +18,6 @@ use crate::state::State;
 const MOST_COMBINED: usize = 4;
 /// No more sets are looked at.
 const MOST_SETS: usize = 16;
-
-/// Models, by name.
-pub(super) type Models = BTreeSet<String>;
 
 /// Models, as bits: by their places among all that waiting jobs are bound to.
 type Bits = u64;
@@ -40,6 +38,8 @@ struct Asked<'a> {
     models: Vec<&'a String>,
     /// The sets of them that jobs are bound to.
     sets: BTreeSet<Bits>,
+    /// Sets that were asked for, with their bits.
+    known: Vec<(&'a Models, Option<Bits>)>,
 }
 
 /// What jobs of a queue that can run on some models only hold or wait for, in thousandths of devices.
@@ -64,7 +64,7 @@ impl Shares {
             waits.bound(with_left_out).map(move |(models, milli)| (place, models, milli))
         });
         let waits: Vec<(usize, &Models, i64)> = waits.collect();
-        let asked = Asked::of(waits.iter().map(|(_, models, _)| *models));
+        let mut asked = Asked::of(waits.iter().map(|(_, models, _)| *models));
         let whole = snapshot.capacity.total(&Resource::Any);
         let total = |model: &Resource| snapshot.capacity.total(model) - self.unwanted_of(model);
         let mut sets = asked.candidates();
@@ -73,7 +73,7 @@ impl Shares {
             return;
         }
         let of = |(place, models, milli)| Some(Bound { place, models: asked.bits_of(models)?, milli });
-        let all: Vec<Bound> = self.held_bound(snapshot).into_iter().chain(waits).filter_map(of).collect();
+        let all: Vec<Bound> = self.held_bound().chain(waits).filter_map(of).collect();
         sets.retain(|set| {
             let of_set = all.iter().filter(|bound| bound.models & !set == 0);
             asked.sum(*set, total) < of_set.map(|bound| bound.milli).fold(0, i64::saturating_add)
@@ -91,13 +91,9 @@ impl Shares {
     }
 
     /// What tasks hold, or are promised, that can run on some models only: by the place of their queue.
-    pub(super) fn held_bound<'a>(&self, snapshot: &'a Snapshot) -> Vec<(usize, &'a Models, i64)> {
-        let mut places = self.in_order();
-        let of = |(path, held): (&'a String, &'a BTreeMap<Models, i64>)| {
-            let place = places.place(path).unwrap_or_else(|| self.place(path));
-            held.iter().map(move |(models, milli)| (place, models, *milli))
-        };
-        snapshot.bound.iter().flat_map(of).collect()
+    pub(super) fn held_bound(&self) -> impl Iterator<Item = (usize, &Models, i64)> {
+        let held = self.bound.iter().enumerate();
+        held.flat_map(|(place, held)| held.iter().map(move |(models, milli)| (place, models, *milli)))
     }
 
     /// What queues keep of a model for jobs of theirs that do not want it.
@@ -185,24 +181,34 @@ impl Shares {
 }
 
 impl<'a> Asked<'a> {
-    fn of(bound: impl Iterator<Item = &'a Models> + Clone) -> Self {
+    fn of(bound: impl Iterator<Item = &'a Models>) -> Self {
+        let mut all: Vec<&'a Models> = Vec::new();
+        for models in bound {
+            if !all.contains(&models) {
+                all.push(models);
+            }
+        }
         let mut models: Vec<&String> = Vec::new();
-        for model in bound.clone().flatten() {
+        for model in all.iter().flat_map(|models| models.iter()) {
             if !models.contains(&model) && models.len() < Bits::BITS as usize {
                 models.push(model);
             }
         }
         models.sort_unstable();
-        let mut asked = Self { models, sets: BTreeSet::new() };
-        let sets: BTreeSet<Bits> = bound.filter_map(|models| asked.bits_of(models)).collect();
-        asked.sets = sets;
+        let mut asked = Self { models, sets: BTreeSet::new(), known: Vec::new() };
+        asked.sets = all.into_iter().filter_map(|models| asked.bits_of(models)).collect();
         asked
     }
 
-    /// The bits of models, if all of them are known.
-    fn bits_of(&self, models: &Models) -> Option<Bits> {
+    /// The bits of models, if jobs are bound to all of them.
+    fn bits_of(&mut self, models: &'a Models) -> Option<Bits> {
+        if let Some((_, bits)) = self.known.iter().find(|(known, _)| *known == models) {
+            return *bits;
+        }
         let bit = |model| Some(1 << self.models.iter().position(|known| *known == model)?);
-        models.iter().map(bit).try_fold(0, |bits, bit: Option<Bits>| Some(bits | bit?))
+        let bits = models.iter().map(bit).try_fold(0, |bits, bit: Option<Bits>| Some(bits | bit?));
+        self.known.push((models, bits));
+        bits
     }
 
     /// An amount of all models of a set.

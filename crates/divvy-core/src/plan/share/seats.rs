@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::scarce::Models;
 use super::{ANY, POOL, QueueShare, Shares, quantum};
 use crate::amount::Resource;
+use crate::model::models::Models;
 use crate::model::queue::{Queue, Users, user_at};
 use crate::plan::divide::{Claim, fill};
 use crate::snapshot::Snapshot;
@@ -45,7 +45,7 @@ impl Shares {
         Arc::make_mut(&mut self.by_path).insert(seat.to_owned(), own);
         // The seats of a queue come first, in alphabetical order; the queues below it come behind them.
         let before = state.seats_of(queue).take_while(|other| *other != seat).count();
-        let children = &mut self.queues[place].children;
+        let children = Arc::make_mut(&mut self.queues[place].children);
         children.pop();
         children.insert(before, own);
         true
@@ -66,12 +66,12 @@ impl Shares {
         let models: Vec<usize> = self.models().collect();
         let mut wants: Option<BTreeMap<usize, Wants>> = None;
         for queue in (POOL + 1)..self.queues.len() {
-            let children = self.queues[queue].children.clone();
-            let (seats, others): (Vec<usize>, Vec<usize>) =
-                children.into_iter().partition(|child| self.queues[*child].is_seat);
-            if seats.is_empty() {
+            let is_seat = |child: &usize| self.queues[*child].is_seat;
+            let children = &self.queues[queue].children;
+            if !children.iter().any(is_seat) {
                 continue;
             }
+            let (seats, others): (Vec<usize>, Vec<usize>) = children.iter().copied().partition(is_seat);
             if !models.is_empty() {
                 let wants = wants.get_or_insert_with(|| self.wants_of_seats(state, snapshot));
                 models.iter().for_each(|model| self.guarantee_model(*model, (queue, &seats, &others), wants));
@@ -156,17 +156,18 @@ impl Shares {
         let waits = snapshot.waiting.in_queues().flat_map(|(place, waits)| {
             waits.bound(state.is_changed()).map(move |(models, milli)| (place, models, milli))
         });
+        let all = self.held_bound().map(|held| (held, false)).chain(waits.map(|waits| (waits, true)));
         let mut wants: BTreeMap<usize, Wants> = BTreeMap::new();
-        for (place, models, milli) in self.held_bound(snapshot).into_iter().chain(waits) {
-            if self.queues[place].is_seat {
-                wants.entry(place).or_default().bound.push((models.clone(), milli));
-            }
+        for ((place, models, milli), waits) in all.filter(|((place, ..), _)| self.queues[*place].is_seat) {
+            wants.entry(place).or_default().bound.push((models.clone(), milli, waits));
         }
         for (place, queue) in self.queues.iter().enumerate().filter(|(_, queue)| queue.is_seat) {
             let wants = wants.entry(place).or_default();
             // Jobs that can run on few models are served of these first.
-            wants.bound.sort_by_key(|(models, _)| models.len());
-            let bound = wants.bound.iter().map(|(_, milli)| *milli).fold(0, i64::saturating_add);
+            wants.bound.sort_by(|(one, _, waits), (other, _, wait)| {
+                (one.len(), waits, &**one).cmp(&(other.len(), wait, &**other))
+            });
+            let bound = wants.bound.iter().map(|(_, milli, _)| *milli).fold(0, i64::saturating_add);
             wants.anywhere = queue.wanted[ANY].saturating_sub(bound).max(0);
         }
         wants
@@ -187,8 +188,8 @@ impl Shares {
 /// What a user's jobs hold or wait for, in thousandths of devices, as far as nothing is guaranteed for it yet.
 #[derive(Default)]
 struct Wants {
-    /// By jobs that can run on some models only.
-    bound: Vec<(Models, i64)>,
+    /// By jobs that can run on some models only; and whether they wait.
+    bound: Vec<(Models, i64, bool)>,
     /// By all others.
     anywhere: i64,
 }
@@ -196,14 +197,14 @@ struct Wants {
 impl Wants {
     /// What could be of a model.
     fn of(&self, model: &str) -> i64 {
-        let bound = self.bound.iter().filter(|(models, _)| models.contains(model));
-        bound.map(|(_, milli)| *milli).fold(self.anywhere, i64::saturating_add)
+        let bound = self.bound.iter().filter(|(models, ..)| models.contains(model));
+        bound.map(|(_, milli, _)| *milli).fold(self.anywhere, i64::saturating_add)
     }
 
     /// So much of a model is guaranteed for it.
     fn serve(&mut self, model: &str, mut milli: i64) {
-        let bound = self.bound.iter_mut().filter(|(models, _)| models.contains(model));
-        for wanted in bound.map(|(_, milli)| milli).chain([&mut self.anywhere]) {
+        let bound = self.bound.iter_mut().filter(|(models, ..)| models.contains(model));
+        for wanted in bound.map(|(_, milli, _)| milli).chain([&mut self.anywhere]) {
             let served = milli.min(*wanted).max(0);
             (milli, *wanted) = (milli - served, *wanted - served);
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ClassView;
 use crate::id::ClassId;
+use crate::model::models::{ByModels, Models};
 
 /// The classes that wait in one queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,7 +13,7 @@ pub(crate) struct InQueue {
     /// Of each resource that is divided, what its jobs could use. The sums are exact: what is taken off is what was added.
     wanted: Vec<Wanted>,
     /// The part of that of devices for which none but some models will do. The second is that of jobs that could not start in an idle pool.
-    bound: BTreeMap<BTreeSet<String>, [i128; 2]>,
+    bound: ByModels<[i128; 2]>,
     /// How many runs ask for so many thousandths of devices at least. The second is that of jobs that could not start in an idle pool.
     sizes: BTreeMap<i64, [i64; 2]>,
 }
@@ -49,7 +50,7 @@ impl InQueue {
     }
 
     /// What its jobs could use for which none but some models will do, in thousandths of devices.
-    pub(crate) fn bound(&self, with_left_out: bool) -> impl Iterator<Item = (&BTreeSet<String>, i64)> {
+    pub(crate) fn bound(&self, with_left_out: bool) -> impl Iterator<Item = (&Models, i64)> {
         let of =
             move |[counts, left_out]: &[i128; 2]| if with_left_out { counts + left_out } else { *counts };
         self.bound.iter().map(move |(models, sums)| (models, i64::try_from(of(sums)).unwrap_or(i64::MAX)))
@@ -82,11 +83,8 @@ impl InQueue {
             }
         }
         for (models, milli) in &class.bound {
-            let sums = self.bound.entry(models.clone()).or_default();
-            sums[usize::from(class.is_left_out)] += i128::from(*milli) * i128::from(runs);
-            if *sums == [0, 0] {
-                self.bound.remove(models);
-            }
+            let more = i128::from(*milli) * i128::from(runs);
+            self.bound.change(models, |sums| sums[usize::from(class.is_left_out)] += more);
         }
     }
 }

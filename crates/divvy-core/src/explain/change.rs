@@ -9,6 +9,7 @@ use super::fix::listed;
 use crate::amount::Resource;
 use crate::id::JobId;
 use crate::model::ask::DeviceClass;
+use crate::model::job::priority;
 use crate::model::queue::{Nodes, utc};
 use crate::reason::{gpu_hours, shown};
 use crate::time::{Span, Time};
@@ -498,7 +499,7 @@ impl fmt::Display for Change {
             Change::RaiseBorrow(raise) => f.write_str(&raise.text("what may be borrowed")),
             Change::RaiseLend(raise) => f.write_str(&raise.text("what is lent")),
             Change::Weigh { queue, user } => f.write_str(&weight(queue, user.as_deref())),
-            Change::Prioritise { to } => write!(f, "priority {to} for it"),
+            Change::Prioritise { to } => write!(f, "priority {} for it", priority::named(*to)),
             Change::AnyOrder => write!(f, "an order that is not strict"),
             Change::AddRoom { tasks, devices, model, kept, class } => {
                 f.write_str(&room(*tasks, *devices, (model, class.as_ref()), kept.as_ref()))

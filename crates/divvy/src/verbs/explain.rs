@@ -325,7 +325,11 @@ fn way(way: &Way, job: &str) -> String {
     let set = way.changes.iter().find(is_priority).zip(number);
     // The members of an array have one priority.
     let whole = if job.contains('_') { ", which sets that of its whole array" } else { "" };
-    let set = set.map(|(change, number)| format!(" (divvy set {number} --priority {}{whole})", change["to"]));
+    let set = set.map(|(change, number)| {
+        let to = change["to"].as_i64().and_then(|to| i32::try_from(to).ok());
+        let to = to.map_or_else(|| change["to"].to_string(), super::ps::priority);
+        format!(" (divvy set {number} --priority {to}{whole})")
+    });
     format!("{who}{}{}{until}", plain(&way.text), set.unwrap_or_default())
 }
 

@@ -190,7 +190,9 @@ fn movable<'a>(
     let mut later: Option<Span> = None;
     let mut found: Vec<Candidate> = Vec::new();
     for (job, view) in &fair.running.jobs {
-        let is_other = *job != claim.job && !released.contains(job) && !spent.contains(job);
+        // A gang that grows is not worth the restart of a whole job.
+        let is_meant = claim.part.is_none() || view.elastic;
+        let is_other = is_meant && *job != claim.job && !released.contains(job) && !spent.contains(job);
         if !is_other || fair.moves(*job) || stays(*job, view) || !fair.taken_of(*job).is_empty() {
             continue;
         }
@@ -200,7 +202,6 @@ fn movable<'a>(
             later = later.into_iter().chain(until).min();
             continue;
         }
-        // A gang that grows is not worth the restart of a whole job.
         let mut parts = parts_of(fair, *job, view);
         parts.retain(|part| claim.part.is_none() || part.within.is_some());
         let (bearable, other): (Vec<_>, Vec<_>) =

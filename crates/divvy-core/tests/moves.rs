@@ -1,5 +1,9 @@
 //! Scenarios of how much jobs and queues may be moved so that others have room in one piece.
 
+mod checker;
+
+use divvy_core::event::Event;
+use divvy_core::model::job::Cause;
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};
 
@@ -449,4 +453,18 @@ fn for_a_gang_that_grows_what_another_has_beyond_its_need_moves_and_nothing_else
         ended y completed Exit exit=0
     "#]],
     );
+}
+
+#[test]
+fn the_checker_finds_a_part_of_a_gang_that_moves_to_nowhere() {
+    let lines = "policy {half_life: none, elastic: true}\nnode n1 3xh100\nsubmit e default 1 tasks=1..3 prio=low\nplan\n\
+        submit h default 1 prio=high\nplan";
+    let none: [&str; 0] = [];
+    assert_eq!(checker::found(lines), none);
+    let moves = |event: &mut Event| {
+        if let Event::Shrinking { cause, .. } = event {
+            *cause = Cause::Moved;
+        }
+    };
+    assert_eq!(checker::found_with(lines, moves), ["L8: job 1 has to move, and has no place to go"]);
 }

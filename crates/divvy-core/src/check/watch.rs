@@ -81,7 +81,7 @@ pub struct Watch {
     /// Whether any job selects others by labels.
     tells: bool,
     /// The jobs that were told to make room since the last cycle, and what they hold.
-    preempted: Vec<(JobId, Vec<AllocationId>)>,
+    preempted: Vec<(JobId, Cause, Vec<AllocationId>)>,
 }
 
 /// What a task holds.
@@ -176,8 +176,8 @@ impl Watch {
             Event::Shrinking { job, allocations, cause, by } => {
                 self.again(state, (*job, *cause, by.as_deref()), &mut wrong);
                 self.taking_back(state, *job, (*cause, by.as_deref()), &mut wrong);
-                if cause.takes() {
-                    self.preempted.push((*job, allocations.clone()));
+                if cause.is_planned() {
+                    self.preempted.push((*job, *cause, allocations.clone()));
                 }
                 self.leave(allocations);
             }
@@ -452,7 +452,7 @@ impl Watch {
         }
         if cause.is_planned() {
             self.giving_way.insert(job);
-            self.preempted.push((job, live.clone()));
+            self.preempted.push((job, cause, live.clone()));
         }
         // A job that moves goes on elsewhere: its queue loses nothing by it, but maybe what it has of a model.
         match cause {

@@ -62,8 +62,10 @@ impl Watch {
     ) {
         self.in_vain(state, (job, cause, by), wrong);
         let policy = &state.policy;
-        // A job that changes places with a running one does so for speed.
-        if cause == Cause::Moved && !grows(state, by) && self.moving.is_enough(job, state.now) {
+        // A job that changes places with a running one does so for speed; a part of a gang never does.
+        let stops = state.run(job).is_some_and(|run| run.stopping.is_some());
+        let for_speed = stops && grows(state, by);
+        if cause == Cause::Moved && !for_speed && self.moving.is_enough(job, state.now) {
             wrong.push(found("moves", format!("job {job} is moved again, which it does not bear so soon")));
         }
         if !cause.is_planned() || !policy.counts_restarts() {
@@ -381,27 +383,27 @@ impl Watch {
             let text = format!("the promise to job {} waits for a task that does not end", promise.job);
             wrong.push(found("L8", text));
         }
-        for (job, live) in std::mem::take(&mut self.preempted) {
+        for (job, cause, live) in std::mem::take(&mut self.preempted) {
             let waits = |promise: &&Promise| promise.waits_for.iter().any(|id| live.contains(id));
-            let stopping = state.run(job).and_then(|run| run.stopping.as_ref());
-            let cause = stopping.map(|stopping| stopping.cause);
-            let for_others = cause == Some(Cause::Moved);
+            let for_others = cause == Cause::Moved;
             let for_someone =
                 state.promises.values().filter(waits).any(|promise| !for_others || promise.job != job);
             if !for_someone && !live.is_empty() {
                 wrong.push(found("L8", format!("job {job} was preempted for nobody")));
             }
-            let goes_on = matches!(cause, Some(Cause::Moved | Cause::Faster));
-            if goes_on && !state.promises.contains_key(&job) {
+            let goes_on = matches!(cause, Cause::Moved | Cause::Faster);
+            let stops = state.run(job).is_some_and(|run| run.stopping.is_some());
+            // A part of a gang goes on as a part of it.
+            if goes_on && state.promises.get(&job).is_none_or(|promise| promise.grows == stops) {
                 wrong.push(found("L8", format!("job {job} has to move, and has no place to go")));
             }
             let tasks = live.iter().filter(|id| !self.leaving.contains(*id)).count();
             let goes_on_with = state.promises.get(&job).map_or(tasks, |promise| promise.placements.len());
-            if for_others && goes_on_with < tasks {
+            if for_others && stops && goes_on_with < tasks {
                 let text = format!("job {job} has to move, and goes on with {goes_on_with} of {tasks} tasks");
                 wrong.push(found("L8", text));
             }
-            if cause == Some(Cause::Faster) && !is_faster(state, job) {
+            if cause == Cause::Faster && !is_faster(state, job) {
                 wrong.push(found("L8", format!("job {job} has to move, and goes on no faster")));
             }
         }

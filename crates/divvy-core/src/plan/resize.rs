@@ -268,13 +268,13 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
             }
         }
         let state = fair.trial.state;
-        if state.was_just_taken(grower.id) {
+        if state.policy.preempt != Preempt::LeastLoss || state.was_just_taken(grower.id) {
             return None;
         }
         fair.early.get_or_insert(fair.places.len());
         let claim = Claim::of(grower.id, &unit.spec, (grower.queue, asked.clone()));
         let claim = Claim { part: Some(unit), ..claim };
-        if reach == Reach::Free || state.policy.preempt != Preempt::LeastLoss {
+        if reach == Reach::Free {
             return reclaim::by_moves(fair, &claim);
         }
         let scarce = fair.shares.scarce(grower.queue, &asked, fair.trial.capacity());

@@ -258,9 +258,10 @@ fn host_busy(nodes: &Nodes, spec: &JobSpec, alternative: &Alternative) -> Option
         let mut open = node.clone();
         open.most_tasks.1 = 1;
         let asked = Asked { spec, alternative, closed: &[] };
-        is_full(node) && node.takes_tasks && draw_of(&open, &asked, Pick::Near).is_some()
+        draw_of(&open, &asked, Pick::Near).is_some()
     };
-    if nodes.iter().any(|node| takes_one_more(node)) || nodes.iter().all(|node| is_full(node)) {
+    let mut full = nodes.iter().filter(|node| node.takes_tasks && is_full(node));
+    if full.any(|node| takes_one_more(node)) || nodes.iter().all(|node| is_full(node)) {
         return Some(Reason::HostBusy(Resource::Pods, 1));
     }
     if fits(sharing, &Alternative { cpu_milli: Some(0), ..alternative.clone() }) {

@@ -1,12 +1,14 @@
 //! When a waiting job can be expected to start: on request, the core is run forward from a copy of the state, away from the
 //! threads that decide and serve. Answers are remembered until the job starts, so that later answers become more accurate.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use divvy_core::explain;
 use divvy_core::id::JobId;
 use divvy_core::model::attempt::Attempt;
+use divvy_core::reason::Verdict;
 use divvy_core::state::State;
 use divvy_core::time::{Span, Time};
 use divvy_insight::Lengths;
@@ -19,8 +21,11 @@ use crate::clock;
 use crate::pool::Pool;
 use crate::store::{Reader, StoreError};
 
-/// How long an answer may take, and how long a question may wait for the one before it.
+/// How long an answer about one job may take, and how long a question may wait for the one before it.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long the answers about a list of jobs may take: the futures go on until the last of them has started.
+const LISTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// How old the learned lengths may be.
 const LEARNED_AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -48,18 +53,41 @@ impl Answer {
 #[derive(Default)]
 pub(crate) struct Expectations(Arc<Mutex<Forecaster>>);
 
+/// The answers about the jobs that were asked about.
+pub(crate) type Answers = BTreeMap<JobId, Answer>;
+
 impl Expectations {
     /// Returns when a waiting job is expected to start.
     pub(crate) async fn of(&self, pool: &Arc<Pool>, id: JobId) -> Answer {
-        let busy = || Answer::nothing("others are asking, too: ask again in a few seconds");
+        self.answers(pool, BTreeSet::from([id]), ANSWERED_WITHIN).await.remove(&id).unwrap_or_default()
+    }
+
+    /// Returns when each of these waiting jobs is expected to start.
+    pub(crate) async fn of_all(&self, pool: &Arc<Pool>, ids: BTreeSet<JobId>) -> Answers {
+        self.answers(pool, ids, LISTED_WITHIN).await
+    }
+
+    async fn answers(&self, pool: &Arc<Pool>, ids: BTreeSet<JobId>, within: Duration) -> Answers {
+        let all = |ids: BTreeSet<JobId>, why: &str| {
+            ids.into_iter().map(|id| (id, Answer::nothing(why))).collect::<Answers>()
+        };
         let turn = tokio::time::timeout(ANSWERED_WITHIN, self.0.clone().lock_owned());
-        let Ok(mut forecaster) = turn.await else { return busy() };
+        let Ok(mut forecaster) = turn.await else {
+            return all(ids, "others are asking, too: ask again in a few seconds");
+        };
         let state = pool.controller.read().await.state().clone();
-        let asked = pool.clone();
-        let answer = pool.blocking(move || forecaster.answer(&asked.reader, &state, id)).await;
-        answer.unwrap_or_else(|| Answer::nothing("looking ahead broke off; the daemon's log says more"))
+        let (asked, wanted) = (pool.clone(), ids.clone());
+        let found = pool.blocking(move || forecaster.answers(&asked.reader, &state, wanted, within)).await;
+        let broke_off = || {
+            tracing::warn!("looking ahead broke off");
+            all(ids, BROKE_OFF)
+        };
+        found.unwrap_or_else(broke_off)
     }
 }
+
+/// What is said where no answer was found, through a defect.
+const BROKE_OFF: &str = "looking ahead broke off; the daemon's log says more";
 
 /// The lengths that were learned, and the answers that were given.
 #[derive(Default)]
@@ -70,15 +98,18 @@ struct Forecaster {
 }
 
 impl Forecaster {
-    fn answer(&mut self, reader: &Reader, state: &State, id: JobId) -> Answer {
-        if let Some(answer) = promised(state, id, clock::now()) {
-            return answer;
+    fn answers(&mut self, reader: &Reader, state: &State, ids: BTreeSet<JobId>, within: Duration) -> Answers {
+        let now = clock::now();
+        let without_a_look = |id: &JobId| promised(state, *id, now).or_else(|| never(state, *id));
+        let mut answers: Answers = ids.iter().filter_map(|id| Some((*id, without_a_look(id)?))).collect();
+        let wanted: BTreeSet<JobId> = ids.into_iter().filter(|id| !answers.contains_key(id)).collect();
+        if wanted.is_empty() {
+            return answers;
         }
         if let Err(error) = self.learn(reader, state) {
             tracing::warn!("nothing can be learned from history: {error}");
         }
-        let until = Instant::now() + ANSWERED_WITHIN;
-        let own = state.jobs.get(&id.number).and_then(|job| job.spec.start_after);
+        let until = Instant::now() + within;
         let known = Known {
             state,
             now: clock::now(),
@@ -86,25 +117,25 @@ impl Forecaster {
             likeness: &alike::likeness,
             costs: Costs::default(),
         };
-        let found = forecast(&known, &BTreeSet::from([id]), &Bounds::default(), &|| Instant::now() > until);
-        match found {
-            Ok(found) => self.tell(&found, id, own),
-            Err(broken) => {
-                tracing::warn!("looking ahead broke off: {broken}");
-                Answer::nothing("looking ahead broke off; the daemon's log says more")
-            }
+        let found = forecast(&known, &wanted, &Bounds::default(), &|| Instant::now() > until);
+        let found = found.inspect_err(|broken| tracing::warn!("looking ahead broke off: {broken}"));
+        for id in wanted {
+            let own = state.jobs.get(&id.number).and_then(|job| job.spec.start_after);
+            let answer = match &found {
+                Ok(found) => self.tell(found, id, own, within),
+                Err(_) => Answer::nothing(BROKE_OFF),
+            };
+            answers.insert(id, answer);
         }
+        answers
     }
 
     /// Turns a forecast into an answer, and remembers it.
-    fn tell(&mut self, found: &Forecast, id: JobId, own: Option<Time>) -> Answer {
+    fn tell(&mut self, found: &Forecast, id: JobId, own: Option<Time>, within: Duration) -> Answer {
         let waits_ms = found.waits_ms(id);
         let Some(expected) = self.experience.expect(found.as_of, &waits_ms) else {
-            return Answer::nothing(why_not(
-                found.samples(),
-                found.basis.unknown,
-                found.until.since(found.as_of),
-            ));
+            let followed = found.until.since(found.as_of);
+            return Answer::nothing(why_not(found.samples(), found.basis.unknown, followed, within));
         };
         self.experience.remember(id, found.as_of, &waits_ms);
         let least_ms = own.map_or(0, |at| at.since(found.as_of).0.max(0));
@@ -160,6 +191,14 @@ fn promised(state: &State, id: JobId, now: Time) -> Option<Answer> {
     Some(Answer { at: Some(now), low: Some(now), high: Some(now + grace), by })
 }
 
+/// What is said of a job that the pool can never run as things are: no future need be followed for it.
+fn never(state: &State, id: JobId) -> Option<Answer> {
+    let job = state.jobs.get(&id.number)?;
+    let why = explain::reason(state, job, (id, &job.run(id.member)?))?;
+    (why.verdict() == Verdict::NoFit)
+        .then(|| Answer::nothing(format!("never, as things are: `divvy explain {id}` says what would help")))
+}
+
 fn first_start(attempts: &[Attempt]) -> Option<Time> {
     attempts.iter().find_map(|attempt| attempt.started_at)
 }
@@ -181,10 +220,10 @@ fn basis(basis: Basis) -> String {
     }
 }
 
-/// Says why no start is foreseen, from how many futures were followed and how far.
-fn why_not(samples: usize, unknown: u64, followed: Span) -> String {
+/// Says why no start is foreseen, from how many futures were followed, how far, and how long that was to take.
+fn why_not(samples: usize, unknown: u64, followed: Span, within: Duration) -> String {
     if samples == 0 {
-        return format!("not known: looking ahead takes longer than {} s", ANSWERED_WITHIN.as_secs());
+        return format!("not known: looking ahead takes longer than {} s", within.as_secs());
     }
     if unknown > 0 {
         let jobs = if unknown == 1 { "1 job that runs".into() } else { format!("{unknown} jobs that run") };
@@ -215,6 +254,17 @@ mod tests {
     }
 
     #[test]
+    fn for_what_the_pool_can_never_run_nothing_is_foreseen() {
+        let mut pool = Scenario::new();
+        let lines =
+            ["node n1 2xh100", "submit a default 4 wait", "submit b default 2", "submit c default 2", "plan"];
+        lines.iter().for_each(|line| pool.line(line).unwrap());
+        let answer = never(pool.state(), JobId::single(1)).unwrap();
+        assert_eq!(answer.by, "never, as things are: `divvy explain 1` says what would help");
+        assert_eq!([2, 3].map(|number| never(pool.state(), JobId::single(number))), [None, None]);
+    }
+
+    #[test]
     fn an_answer_says_what_it_rests_on() {
         let said = |finished, said| basis(Basis { finished, said, unknown: 0 });
         assert_eq!(said(40, 0), "by 40 finished jobs like those that run");
@@ -228,9 +278,10 @@ mod tests {
 
     #[test]
     fn without_an_answer_it_is_said_why() {
-        let week = Span(7 * 86_400_000);
-        assert_eq!(why_not(15, 0, week), "not within 7d, as far as limits, estimates and finished jobs tell");
-        assert!(why_not(15, 2, week).contains("how long 2 jobs that run will take"));
-        assert!(why_not(0, 2, week).contains("longer than 2 s"));
+        let why_not =
+            |samples, unknown| super::why_not(samples, unknown, Span(7 * 86_400_000), ANSWERED_WITHIN);
+        assert_eq!(why_not(15, 0), "not within 7d, as far as limits, estimates and finished jobs tell");
+        assert!(why_not(15, 2).contains("how long 2 jobs that run will take"));
+        assert!(why_not(0, 2).contains("longer than 2 s"));
     }
 }

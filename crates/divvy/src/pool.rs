@@ -134,6 +134,7 @@ pub(crate) fn jobs_path(query: &JobsQuery) -> String {
             ("limit", query.limit.map(|limit| limit.to_string())),
             ("after", query.after.clone()),
             ("newest", flag(query.newest)),
+            ("start", flag(query.start)),
         ],
     )
 }

@@ -297,7 +297,20 @@ fn a_job_behind_one_with_a_limit_of_an_hour_is_expected_in_about_an_hour() {
     assert_eq!(said["expected_start_by"], "by the limit or estimate of 1 job that runs");
     let text = pool.divvy(["explain", &waits]);
     assert!(text.ok().contains("when   expected ≈ "), "{text:?}");
-    pool.divvy(["cancel", &first]).ok();
+    // The list says the same, and why there is nothing to say of what can never run.
+    let never = pool.submit("-g 9 --wait-for-capacity", "true");
+    let rows = pool.divvy(["ps", "--start", "-o", "json"]).json();
+    let ids: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, [&*waits, &*never]);
+    let listed_ms = rows[0]["expected_start_ms"].as_i64().unwrap();
+    assert!((listed_ms - said["expected_start_ms"].as_i64().unwrap()).abs() < 60_000, "{rows}");
+    assert_eq!(rows[0]["expected_start_by"], said["expected_start_by"]);
+    assert!(rows[1]["expected_start_by"].as_str().unwrap().starts_with("never, as things are"), "{rows}");
+    let table = pool.divvy(["ps", "--start"]).ok().to_owned();
+    assert!(table.contains("STARTS") && table.contains(" ≈ ") && table.contains("never "), "{table}");
+    let plain = pool.divvy(["ps", "-o", "json"]);
+    assert!(!plain.ok().contains("expected_start") && !pool.divvy(["ps"]).ok().contains("STARTS"));
+    pool.divvy(["cancel", &first, &never]).ok();
     assert_eq!(pool.divvy(["wait", &waits]).code, 0);
 }
 

@@ -168,6 +168,27 @@ pub struct Job {
     /// The command line; null for those who may not see it.
     #[serde(default)]
     pub command: Option<String>,
+    /// When it is expected to start; only where that was asked for, of a job that waits.
+    #[serde(flatten)]
+    pub start: ExpectedStart,
+}
+
+/// When a job that waits is expected to start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ExpectedStart {
+    /// As likely sooner as later; absent if nobody can say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_start_ms: Option<i64>,
+    /// In four cases of five it starts at this moment or later, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_start_low_ms: Option<i64>,
+    /// … and not after this one; absent where that is beyond what was looked ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_start_high_ms: Option<i64>,
+    /// What that is based on, or why nobody can say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_start_by: Option<String>,
 }
 
 /// How an attempt ended.
@@ -216,6 +237,8 @@ pub struct JobsQuery {
     pub after: Option<String>,
     /// Whether the newest come first.
     pub newest: bool,
+    /// Whether to look ahead when those that wait are expected to start; that takes some seconds at most.
+    pub start: bool,
 }
 
 /// A job with all there is to say about it.

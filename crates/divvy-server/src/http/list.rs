@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::State as Shared;
-use divvy_api::{Job, JobsQuery, Page, Problem, ProblemCode, paths};
+use divvy_api::{Job, JobState, JobsQuery, Page, Problem, ProblemCode, paths};
 use divvy_core::id::{JobId, Position};
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::Job as OpenJob;
@@ -27,7 +27,8 @@ struct Wanted {
     limit: usize,
 }
 
-/// Lists jobs by rising id, or by falling id with `newest`. An array gives one row per member.
+/// Lists jobs by rising id, or by falling id with `newest`. An array gives one row per member. With `start`, those that wait have
+/// their expected starts.
 #[utoipa::path(get, path = paths::JOBS, tag = "jobs", params(JobsQuery),
     responses((status = 200, body = Page<Job>), (status = 400, body = Problem, content_type = paths::PROBLEM_TYPE)))]
 pub(super) async fn list(
@@ -44,7 +45,19 @@ pub(super) async fn list(
     let more = rows.len() > wanted.limit;
     rows.truncate(wanted.limit);
     let next = rows.last().filter(|_| more).map(|(id, _)| id.to_string());
+    if query.start {
+        expect(&pool, &mut rows).await;
+    }
     ok(&Page { items: rows.into_iter().map(|(_, job)| job).collect(), next })
+}
+
+/// Adds when those that wait are expected to start.
+async fn expect(pool: &Arc<Pool>, rows: &mut [Row]) {
+    let waiting = rows.iter().filter(|(_, job)| job.state == JobState::Pending).map(|(id, _)| *id);
+    let mut starts = pool.expectations.of_all(pool, waiting.collect()).await;
+    for (id, job) in rows {
+        job.start = starts.remove(id).map(row::expected_start).unwrap_or_default();
+    }
 }
 
 fn understood(query: &JobsQuery) -> Result<Wanted, Problem> {
@@ -55,12 +68,12 @@ fn understood(query: &JobsQuery) -> Result<Wanted, Problem> {
     let states: Vec<String> =
         query.state.iter().flat_map(|list| list.split(',')).map(|word| word.trim().to_owned()).collect();
     for word in &states {
-        if !divvy_api::JobState::WORDS.contains(&word.as_str()) {
-            let text = format!("{word:?} is no state: {}", divvy_api::JobState::WORDS.join(", "));
+        if !JobState::WORDS.contains(&word.as_str()) {
+            let text = format!("{word:?} is no state: {}", JobState::WORDS.join(", "));
             return Err(Problem::new(ProblemCode::BadSpec, text).with_field("state"));
         }
     }
-    let is_ended = |word: &String| divvy_api::JobState::from(word.as_str()).is_ended();
+    let is_ended = |word: &String| JobState::from(word.as_str()).is_ended();
     let with_ended = if states.is_empty() { query.all } else { states.iter().any(is_ended) };
     let with_open = states.is_empty() || states.iter().any(|word| !is_ended(word));
     let limit = query.limit.map_or(LARGEST_PAGE, |limit| limit as usize).clamp(1, LARGEST_PAGE);

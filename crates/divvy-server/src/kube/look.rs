@@ -250,6 +250,7 @@ fn of_none(pod: &Waiting, why: Option<&divvy_engine::kubernetes::objects::Condit
         reason,
         kind: String::new(),
         command: None,
+        start: api::ExpectedStart::default(),
     }
 }
 

@@ -9,6 +9,7 @@ use divvy_core::model::job::{JobState, LastEnd, Work};
 use divvy_core::reason::Reason;
 use divvy_core::state::{Job, Run, State};
 
+use crate::expected::Answer;
 use crate::store::kind_name;
 
 /// Returns a state as the API's word.
@@ -95,6 +96,7 @@ pub(crate) fn open(
         reason: explain::reason(state, job, (id, run)).map(|why| reason(state, &why)),
         kind: kind_name(spec.kind).to_owned(),
         command: private.then(|| command_line(&argv(job))),
+        start: api::ExpectedStart::default(),
     }
 }
 
@@ -143,6 +145,17 @@ pub(crate) fn ended(attempt: &Attempt, private: bool) -> api::Job {
         reason: None,
         kind: kind_name(attempt.kind).to_owned(),
         command: private.then(|| command_line(&attempt.command)),
+        start: api::ExpectedStart::default(),
+    }
+}
+
+/// When a job that waits is expected to start, or why nobody can say.
+pub(crate) fn expected_start(start: Answer) -> api::ExpectedStart {
+    api::ExpectedStart {
+        expected_start_ms: start.at.map(|at| at.0),
+        expected_start_low_ms: start.low.map(|at| at.0),
+        expected_start_high_ms: start.high.map(|at| at.0),
+        expected_start_by: Some(start.by),
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) use csv::write_csv;
 pub(crate) use json::{write_json, write_json_array};
 pub(crate) use table::{Column, Listing, Look, Table, render};
 pub(crate) use text::plain;
-pub(crate) use time::{ago, local, near, now_ms, span, told};
+pub(crate) use time::{ago, foreseen, local, near, now_ms, span, told};
 
 /// How a listing is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -19,6 +19,15 @@ pub(crate) fn near(ms: i64, now_ms: i64) -> String {
     near_in_zone(ms, now_ms, TimeZone::system())
 }
 
+/// A moment and between which moments it lies in four cases of five: `≈ 14:20 (13:50–16:10)`.
+pub(crate) fn foreseen(at: i64, (low, high): (Option<i64>, Option<i64>), now_ms: i64) -> String {
+    let near = |ms: i64| near(ms, now_ms);
+    let from = low.map_or_else(|| near(at), near);
+    let to = high.map_or_else(|| "open".to_owned(), near);
+    let spread = if from == to { String::new() } else { format!(" ({from}–{to})") };
+    format!("≈ {}{spread}", near(at))
+}
+
 /// A message of the pool, with its moments (`2026-11-21 18:00 UTC`) written as `near` writes them.
 pub(crate) fn told(text: &str) -> String {
     told_in_zone(text, now_ms(), &TimeZone::system())

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{FormatFlag, Written, ago, local, near, now_ms, plain, span, told, write_json};
+use crate::output::{FormatFlag, Written, ago, foreseen, local, near, now_ms, plain, span, told, write_json};
 use crate::pool::{self, Place};
 
 const EXAMPLES: &str = "\
@@ -194,12 +194,9 @@ fn start(explained: &Explained, now_ms: i64) -> Option<String> {
     let Some(at) = explained.expected_start_ms else {
         return (!by.is_empty()).then(|| format!("expected: {by}"));
     };
-    let near = |ms: i64| near(ms, now_ms);
-    let from = explained.expected_start_low_ms.map_or_else(|| near(at), near);
-    let to = explained.expected_start_high_ms.map_or_else(|| "open".to_owned(), near);
     let by = if by.is_empty() { String::new() } else { format!(", {by}") };
-    let spread = if from == to { String::new() } else { format!(" ({from}–{to})") };
-    Some(format!("expected ≈ {}{spread}{by}", near(at)))
+    let ends = (explained.expected_start_low_ms, explained.expected_start_high_ms);
+    Some(format!("expected {}{by}", foreseen(at, ends, now_ms)))
 }
 
 /// `its deadline of 18:00: it would be over ≈ 16:20, in time`

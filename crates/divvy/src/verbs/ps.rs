@@ -1,12 +1,12 @@
 //! `divvy ps`: what waits, runs and ran.
 
-use divvy_api::{Job, JobState, JobsQuery};
+use divvy_api::{ExpectedStart, Job, JobState, JobsQuery};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::number::whole;
 use crate::output::{
-    Column, Format, FormatFlag, Listing, Look, Table, Tone, ago, gpus, local, say, span, told,
+    Column, Format, FormatFlag, Listing, Look, Table, Tone, ago, foreseen, gpus, local, say, span, told,
 };
 use crate::pool::{self, Place};
 
@@ -17,6 +17,7 @@ Examples:
   divvy ps -a --limit 20            the last 20, ended ones too
   divvy ps -t failed,timeout        what went wrong
   divvy ps 12                       the members of array job 12
+  divvy ps --start                  when what waits is expected to start
   divvy ps -a -o json               everything, for programs
   divvy ps --kube                   pods of a Kubernetes cluster, gangs as one";
 
@@ -38,6 +39,9 @@ pub(crate) struct Ps {
     /// Only jobs in these states: pending,held,starting,running,stopping,completed,failed,…
     #[arg(short = 't', long, value_name = "STATES")]
     states: Option<String>,
+    /// Only jobs that wait, and when each is expected to start
+    #[arg(long, conflicts_with_all = ["all", "states"])]
+    start: bool,
     /// At most so many; with -a, the newest
     #[arg(short = 'n', long, value_name = "N", value_parser = whole::<u64>(1..))]
     limit: Option<u64>,
@@ -60,6 +64,10 @@ impl Ps {
         let query = self.query()?;
         #[cfg(feature = "kubernetes")]
         if self.cluster.kube {
+            if self.start {
+                return Err(Failure::usage("--start looks ahead in a pool of its own, not in a cluster")
+                    .fix("leave out --start or --kube"));
+            }
             return self.of_cluster(&query);
         }
         let (rows, more) = pool::with_client(place, async |mut client| match limit {
@@ -103,7 +111,8 @@ impl Ps {
         let (queue, job) = (self.queue.clone(), self.job.clone());
         // A job or a state that is named is wanted, ended or not.
         let all = self.looks_back() || job.is_some();
-        Ok(JobsQuery { all, user, queue, job, state: self.wanted_states()?, ..JobsQuery::default() })
+        let state = if self.start { Some(JobState::Pending.to_string()) } else { self.wanted_states()? };
+        Ok(JobsQuery { all, user, queue, job, state, start: self.start, ..JobsQuery::default() })
     }
 
     fn wanted_states(&self) -> Result<Option<String>, Failure> {
@@ -147,6 +156,10 @@ impl Listing for Job {
         "last_end.signal",
         "reason.code",
         "reason.text",
+        "expected_start_ms",
+        "expected_start_low_ms",
+        "expected_start_high_ms",
+        "expected_start_by",
     ];
     const EMPTY: &'static str = "no jobs";
 
@@ -162,6 +175,7 @@ impl Listing for Job {
             Column::<Self>::new("GPUS", |job, _| gpus(job.gpu_milli)).right(),
             Column::<Self>::new("TASKS", |job, _| job.tasks.to_string()).right().wide(),
             Column::<Self>::new("TIME", elapsed).right(),
+            Column::<Self>::new("STARTS", starts).whole().when(|job| job.start != ExpectedStart::default()),
             Column::<Self>::new("LIMIT", |job, _| job.time_limit_ms.map(span).unwrap_or_default())
                 .right()
                 .wide(),
@@ -186,6 +200,21 @@ pub(crate) fn elapsed(job: &Job, look: &Look) -> String {
         (None, Some(_)) => "-".into(),
         (Some(started), None) if !job.state.is_waiting() => ago(started, look.now_ms),
         _ => ago(job.submitted_ms, look.now_ms),
+    }
+}
+
+/// When it is expected to start: `≈ 14:20 (13:50–16:10)`, or in short why nobody can say.
+fn starts(job: &Job, look: &Look) -> String {
+    let start = &job.start;
+    match start.expected_start_ms {
+        Some(at) => {
+            let ends = (start.expected_start_low_ms, start.expected_start_high_ms);
+            foreseen(at, ends, look.now_ms)
+        }
+        None => {
+            let by = start.expected_start_by.as_deref().unwrap_or_default();
+            by.split([':', ',']).next().unwrap_or_default().to_owned()
+        }
     }
 }
 

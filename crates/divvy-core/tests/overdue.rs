@@ -149,6 +149,37 @@ plan",
 }
 
 #[test]
+fn a_gang_of_which_a_task_is_stuck_is_not_moved_since_it_would_wait_for_that_task() {
+    check(
+        "node n1 2xh100
+submit j1 default 1 prio=low tasks=1..2
+plan
+submit j2 default 1 prio=high model=h100
+plan
+pass 70s
+node n2 1xa100
+plan
+end j1/0
+plan
+end j1/1
+plan",
+        expect![[r#"
+            place j1 n1:0
+            grow j1 n1:1
+            shrink j1 by n1:1 Preempted by j2
+            promise j2 n1:1
+            overdue j1/1
+            stop j1 Preempted by j2
+            promise j2 n1:0
+            place j2 n1:0
+            ended j1 pending Preempted exit=0
+            place j1 n1:1
+            grow j1 n2:0
+        "#]],
+    );
+}
+
+#[test]
 fn nobody_is_promised_what_a_stuck_task_holds() {
     check(
         "node n1 1xh100

@@ -196,7 +196,7 @@ fn movable<'a>(
         if !is_other || fair.moves(*job) || stays(*job, view) || !fair.taken_of(*job).is_empty() {
             continue;
         }
-        let Some(run) = state.run(*job) else { continue };
+        let Some(run) = state.run(*job).filter(|_| !state.is_held_up(*job)) else { continue };
         if let Some(until) = run.stays_until(&state.policy, now) {
             let until = (until.0 < i64::MAX && claim.part.is_none()).then(|| until.since(now));
             later = later.into_iter().chain(until).min();
@@ -535,7 +535,8 @@ fn into_anothers<'a>(
 pub(super) fn resettle(fair: &mut Fair) {
     let state = fair.trial.state;
     let gives_way = fair.victims.iter().filter(|victim| victim.whole && victim.cause != Cause::Moved);
-    let mut jobs: Vec<JobId> = gives_way.map(|victim| victim.job).collect();
+    let mut jobs: Vec<JobId> =
+        gives_way.map(|victim| victim.job).filter(|job| !state.is_held_up(*job)).collect();
     jobs.sort_by_key(|job| {
         let view = fair.running.jobs.get(job);
         Reverse((view.map_or(0, |view| view.priority), view.map_or(0, |view| view.milli), Reverse(*job)))

@@ -170,7 +170,8 @@ fn move_stopped(trial: &mut Trial, runner: &Runner, places: &mut Vec<Place>, ver
     if matches!(verdicts.get(&runner.view.class), Some(Some(_))) {
         return;
     }
-    let Some(job) = trial.state.jobs.get(&runner.job.number) else { return };
+    let job = trial.state.jobs.get(&runner.job.number);
+    let Some(job) = job.filter(|_| !trial.state.is_held_up(runner.job)) else { return };
     if let Ok(placements) = place::place_spec(trial, &job.spec) {
         places.push(Place::new(runner.job, placements));
     }

@@ -94,7 +94,7 @@ impl<'a> Quicken<'a, '_> {
         };
         let relied = |view: &RunView| self.trial.around.is_relied_on(state, held_by(state, &view.live));
         let may = |(job, view): &(JobId, &RunView)| {
-            !stays.contains(job) && !view.is_cooling(self.now) && !relied(view)
+            !stays.contains(job) && !view.is_cooling(self.now) && !relied(view) && !state.is_held_up(*job)
         };
         let movable = running.choosy().filter(|it| may(it) && !it.1.live.is_empty());
         let mut runners: Vec<Runner> = movable.filter_map(runner).collect();

@@ -4,8 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
+
 use super::State;
-use crate::id::NodeId;
+use crate::id::{DeviceId, NodeId};
 use crate::model::device::{DeviceSpec, Health, WHOLE_MILLI};
 use crate::model::job::Submission;
 use crate::model::members::Members;
@@ -29,7 +31,16 @@ struct Pool {
 #[derive(Default)]
 struct Standing {
     cpu_milli: i64,
-    free: BTreeMap<usize, u64>,
+    free: SmallVec<[(usize, u64); 1]>,
+}
+
+impl Standing {
+    fn add_free(&mut self, kind: usize) {
+        match self.free.iter_mut().find(|(other, _)| *other == kind) {
+            Some((_, free)) => *free += 1,
+            None => self.free.push((kind, 1)),
+        }
+    }
 }
 
 impl State {
@@ -59,25 +70,32 @@ impl State {
     }
 
     fn standing(&self) -> Pool {
-        let (mut drawn, mut cpu_milli) = (BTreeMap::new(), BTreeMap::new());
-        for held in self.allocations.values() {
-            *cpu_milli.entry(held.placement.node).or_insert(0) += held.placement.cpu_milli;
-            for (device, draw) in &held.placement.devices {
-                *drawn.entry(*device).or_insert(0) += draw.milli;
-            }
-        }
+        let held = || self.allocations.values().map(|held| &held.placement);
+        let mut cpu_milli: BTreeMap<NodeId, i64> = BTreeMap::new();
+        held().for_each(|placement| *cpu_milli.entry(placement.node).or_insert(0) += placement.cpu_milli);
+        // Both are in the order of the devices.
+        let mut drawn: Vec<(DeviceId, u32)> =
+            held().flat_map(|placement| &placement.devices).map(|(id, draw)| (*id, draw.milli)).collect();
+        drawn.sort_unstable();
+        let mut drawn = drawn.into_iter().peekable();
         let mut pool = Pool::default();
-        for (id, device) in self.devices.iter().filter(|(_, device)| device.health == Health::Ok) {
+        for (id, device) in &self.devices {
+            while drawn.next_if(|(other, _)| other < id).is_some() {}
+            let mut left = WHOLE_MILLI;
+            while let Some((_, milli)) = drawn.next_if(|(other, _)| other == id) {
+                left = left.saturating_sub(milli);
+            }
             let ready = self.nodes.get(&device.node).filter(|node| node.state == NodeState::Ready);
-            let Some(node) = ready else { continue };
-            let held_milli = cpu_milli.get(&device.node).copied().unwrap_or(0);
-            let standing = pool.nodes.entry(device.node).or_default();
-            standing.cpu_milli = node.spec.cpu_milli - held_milli;
+            let Some(node) = ready.filter(|_| device.health == Health::Ok) else { continue };
+            let standing = pool.nodes.entry(device.node).or_insert_with(|| {
+                let held_milli = cpu_milli.get(&device.node).copied().unwrap_or(0);
+                Standing { cpu_milli: node.spec.cpu_milli - held_milli, free: SmallVec::new() }
+            });
             let kind = place_of(&mut pool.devices, &device.spec);
             pool.devices[kind].1 += 1;
-            match WHOLE_MILLI.saturating_sub(drawn.get(id).copied().unwrap_or(0)) {
+            match left {
                 0 => {}
-                WHOLE_MILLI => *standing.free.entry(kind).or_insert(0) += 1,
+                WHOLE_MILLI => standing.add_free(kind),
                 left => *pool.open.entry(left).or_insert(0) += 1,
             }
         }
@@ -91,7 +109,7 @@ impl Pool {
         let takes = |spec: &DeviceSpec| kind.class.takes(spec);
         let may: Vec<bool> = self.devices.iter().map(|(device, _)| takes(&device.example())).collect();
         let on_node = |node: &Standing| {
-            let free: u64 = node.free.iter().filter(|(kind, _)| may[**kind]).map(|(_, free)| free).sum();
+            let free: u64 = node.free.iter().filter(|(kind, _)| may[*kind]).map(|(_, free)| free).sum();
             let by_cores = (node.cpu_milli.max(0) / kind.cpu_milli.max(1)) as u64;
             (free / u64::from(kind.count.max(1))).min(by_cores)
         };

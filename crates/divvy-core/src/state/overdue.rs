@@ -73,6 +73,11 @@ impl State {
         live.filter(|held| !held.overdue_since.is_unsaid()).filter_map(|held| held.stops_by).min()
     }
 
+    /// Whether a task of a job does not end though it was told to. Such a job cannot go on elsewhere, which it does once all of it is gone.
+    pub(crate) fn is_held_up(&self, id: JobId) -> bool {
+        self.should_have_ended(id).is_some()
+    }
+
     /// Whether a promise waits for a task that does not end.
     pub(crate) fn waits_in_vain(&self, promise: &Promise) -> bool {
         let is_overdue =

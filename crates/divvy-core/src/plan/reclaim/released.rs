@@ -259,14 +259,13 @@ fn keep_what_may_stay(
         Some(_) => victims::level(&fair.shares, claim.queue, candidate.queue),
         None => 0,
     };
-    let by = |right| if right == Right::Due { BorrowEvicts::DUE } else { BorrowEvicts::NEVER };
-    let has = |fair: &Fair, right, level| Reach::of(&fair.shares, claim, by(right)).has(right, level);
     let mut in_order = released.clone();
     in_order.sort_by_key(|index| {
         let candidate = candidates.get(*index);
         Reverse((level(fair, candidate), candidate.cost, *index))
     });
-    let (mut stays, mut farthest) = (BTreeSet::new(), 0);
+    // On each level on which jobs of others go, the claim has to keep its right.
+    let (mut stays, mut levels) = (BTreeSet::new(), BTreeSet::new());
     for index in in_order {
         let candidate = candidates.get(index);
         // Without its core nothing of a gang stays.
@@ -275,22 +274,32 @@ fn keep_what_may_stay(
         let held: Vec<&Placement> = held_by(state, &candidate.live).collect();
         let mark = fair.trial.mark();
         if is_core || !fair.trial.keep(&held, &candidate.view.queue) {
-            farthest = farthest.max(level(fair, candidate));
+            levels.extend(Some(level(fair, candidate)).filter(|level| *level > 0));
             continue;
         }
+        let had = levels_with_right(fair, claim, &levels);
         fair.shares.stop(candidate.queue, &candidate.draws, -1);
-        let is_theirs = || claim.siblings_first.is_none_or(|right| has(fair, right, farthest));
+        let has = levels_with_right(fair, claim, &levels);
+        let is_theirs = levels.last().is_none_or(|farthest| has.contains(farthest)) && had.is_subset(&has);
         // The claim must stay within its limits with those that stay, even where it adds nothing to what is exceeded.
         if fair.trial.exceeded(claim.spec.stand(), 0).is_some()
             || fair.shares.lends(claim.queue, taken).is_err()
-            || farthest > 0 && !is_theirs()
+            || !is_theirs
         {
             fair.trial.roll_back_to(mark);
             fair.shares.stop(candidate.queue, &candidate.draws, 1);
-            farthest = farthest.max(level(fair, candidate));
+            levels.extend(Some(level(fair, candidate)).filter(|level| *level > 0));
         } else {
             stays.insert(index);
         }
     }
     released.into_iter().filter(|index| !stays.contains(index)).collect()
+}
+
+/// On which of these levels, counted from its queue upwards, the claim has the right by which siblings give first; all of them where none do.
+fn levels_with_right(fair: &Fair, claim: &Claim, levels: &BTreeSet<usize>) -> BTreeSet<usize> {
+    let Some(right) = claim.siblings_first.filter(|_| !levels.is_empty()) else { return levels.clone() };
+    let by = if right == Right::Due { BorrowEvicts::DUE } else { BorrowEvicts::NEVER };
+    let reach = Reach::of(&fair.shares, claim, by);
+    levels.iter().copied().filter(|level| reach.has(right, *level)).collect()
 }

@@ -427,16 +427,16 @@ fn the_job_that_loses_least_moves_or_the_newest_where_the_policy_says_so() {
 
 #[test]
 fn for_a_gang_that_grows_what_another_has_beyond_its_need_moves_and_nothing_else() {
-    let runs = |least: &str| {
+    let runs = |least: &str, polite: &str| {
         format!(
             "policy {{half_life: none, elastic: true}}\nnode n1 4xh100\nnode n2 6xh100\n\
             submit e default 1 tasks={least} resumable\nstart e on=n1:0,n2:0\nsubmit x default 2\nstart x on=n1:1+n1:2\n\
-            submit g default 3 tasks=1..2\nstart g on=n2:1+n2:2+n2:3\nsubmit y default 1\nstart y on=n2:4\n\
+            submit g default 3 tasks=1..2{polite}\nstart g on=n2:1+n2:2+n2:3\nsubmit y default 1\nstart y on=n2:4\n\
             pass 1h\nend y\nplan\n"
         )
     };
     check(
-        &format!("{}end e/1 signal=15\nplan", runs("1..2")),
+        &format!("{}end e/1 signal=15\nplan", runs("1..2", "")),
         expect![[r#"
             ended y completed Exit exit=0
             shrink e by n2:0 Moved by g
@@ -446,13 +446,15 @@ fn for_a_gang_that_grows_what_another_has_beyond_its_need_moves_and_nothing_else
             grow g n2:0+n2:4+n2:5
         "#]],
     );
-    // What the other needs stays where it is.
-    check(
-        &runs("2"),
-        expect![[r#"
-        ended y completed Exit exit=0
-    "#]],
-    );
+    // What the other needs stays where it is, and so does all of it where nobody is to move for the gang that grows.
+    for (least, polite) in [("2", ""), ("1..2", " polite")] {
+        check(
+            &runs(least, polite),
+            expect![[r#"
+            ended y completed Exit exit=0
+        "#]],
+        );
+    }
 }
 
 #[test]

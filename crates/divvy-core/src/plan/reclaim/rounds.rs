@@ -19,13 +19,18 @@ use crate::plan::share::{ANY, Amounts, QueueShare};
 /// whose queues keep what is guaranteed to them; else, for a claim that stays within its own guarantee, any
 /// that may go. Without success everything is as it was.
 pub(in crate::plan) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
-    if !claim.spec.may_preempt() || fair.trial.state.is_in_doubt() {
+    if !may_anyone_go(fair, claim) {
         return None;
     }
     let before = fair.trial.reserve.leave(Leaves::All);
     let placements = by_rounds(fair, claim);
     fair.trial.reserve.leave(before);
     placements
+}
+
+/// Whether other jobs may be stopped or moved for the claim at all, and now.
+fn may_anyone_go(fair: &Fair, claim: &Claim) -> bool {
+    claim.spec.may_preempt() && !fair.trial.state.is_in_doubt()
 }
 
 fn by_rounds(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
@@ -57,6 +62,9 @@ fn by_rounds(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
 
 /// Finds places for the claim by moves alone.
 pub(in crate::plan) fn by_moves(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
+    if !may_anyone_go(fair, claim) {
+        return None;
+    }
     let placements = consolidate::make_room(fair, claim, &BTreeSet::new(), &mut |_, _| {})?;
     let taken = fair.shares.counted(fair.trial.state, placements.iter());
     fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));

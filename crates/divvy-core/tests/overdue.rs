@@ -267,3 +267,42 @@ fn the_checker_names_a_promise_that_waits_for_a_task_that_does_not_end() {
     pool.line("plan").unwrap();
     assert!(pool.state().promises.is_empty());
 }
+
+#[test]
+fn when_a_gang_is_stopped_as_a_whole_nobody_waits_for_the_task_that_does_not_end() {
+    check(
+        "policy {elastic: true}
+node n1 3xh100
+submit gang default 1 tasks=1..3 prio=low limit=10m requeue=never
+plan
+submit high default 1 prio=high
+plan
+pass 70s
+plan
+end gang/1
+plan
+submit next default 2
+plan
+pass 9m
+plan
+explain next
+end gang/2
+plan",
+        expect![[r#"
+            place gang n1:0
+            grow gang n1:1 n1:2
+            shrink gang by n1:2 Preempted by high
+            promise high n1:2
+            overdue gang/2
+            shrink gang by n1:1 Preempted by high
+            promise high n1:1
+            place high n1:1
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            stop gang TimeLimit
+            later
+              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              3 in pool > 3 right model > 3 enough memory > 3 healthy > 0 free > 0 on one node
+            promise next n1:0+n1:2
+        "#]],
+    );
+}

@@ -151,12 +151,15 @@ impl Plan {
         self.ends.into_iter().chain(starts).chain(grows).chain(due).chain(judged).collect()
     }
 
-    /// The jobs whose tasks the plan tells to stop, and which tasks.
+    /// The jobs whose tasks the plan tells to stop, and which tasks; not those that were told before and do not end.
     fn told(&self, state: &State) -> BTreeMap<JobId, Vec<AllocationId>> {
-        let live = |job: JobId| state.run(job).map(|run| run.live.clone()).unwrap_or_default();
+        let ends =
+            |id: &AllocationId| state.allocations.get(id).is_some_and(|held| held.overdue_since.is_unsaid());
+        let of = |live: &[AllocationId]| live.iter().copied().filter(ends).collect();
+        let live = |job: JobId| state.run(job).map(|run| of(&run.live)).unwrap_or_default();
         let told = |end: &Event| match end {
             Event::Stopping { job, .. } => Some((*job, live(*job))),
-            Event::Shrinking { job, allocations, .. } => Some((*job, allocations.clone())),
+            Event::Shrinking { job, allocations, .. } => Some((*job, of(allocations))),
             _ => None,
         };
         self.ends.iter().filter_map(told).collect()

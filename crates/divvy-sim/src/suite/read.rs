@@ -169,9 +169,9 @@ pub(super) fn amount<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Amo
 fn question(suite: &str, fields: Value) -> Result<Question, String> {
     match suite {
         "kai" => Ok(known(strictly(fields)?, |asked| Question::Kai(Box::new(asked)))),
-        "kueue" => {
-            Ok(known(strictly(fields)?, |asked: kueue::Asked| Question::Kueue(Box::new(asked.with_extra()))))
-        }
+        "kueue" => Ok(known(strictly(fields)?, |asked: kueue::Asked| {
+            Question::Kueue(Box::new(asked.told_apart().with_extra()))
+        })),
         "dra" => Ok(Question::Unknown("device claims (DRA)".into())),
         other => Err(format!("the suite {other:?} is none of kai, kueue, dra")),
     }

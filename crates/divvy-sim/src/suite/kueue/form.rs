@@ -1,6 +1,6 @@
 //! The form of the cases: what they may say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -44,6 +44,24 @@ impl Asked {
     pub(in crate::suite) fn ranks(&self) -> Ranks {
         let rank = |job: &Job| Some((job.name.clone(), (job.queue.clone()?, job.priority)));
         self.jobs.iter().filter_map(rank).collect()
+    }
+
+    /// Gives a cohort a name of its own where a queue is called the same: here both are queues of one tree.
+    pub(in crate::suite) fn told_apart(mut self) -> Self {
+        let of_queues = self.queues.iter().filter(|queue| queue.kind == QueueKind::Queue);
+        let taken: BTreeSet<String> = of_queues.map(|queue| queue.name.clone()).collect();
+        let rename = |name: &mut String| {
+            if taken.contains(name) {
+                name.push_str(" (cohort)");
+            }
+        };
+        for queue in &mut self.queues {
+            queue.parent.iter_mut().for_each(rename);
+            if queue.kind != QueueKind::Queue {
+                rename(&mut queue.name);
+            }
+        }
+        self
     }
 
     /// Counts the extra request as in use: by the queue that it names, else by the queue that uses something, else by the

@@ -164,6 +164,7 @@ impl Scene<'_> {
             hosts.push((spec, devices));
         }
         hosts.extend(self.elsewhere());
+        nodes::make_room(&mut hosts, &self.actors()?);
         Ok(hosts)
     }
 
@@ -294,7 +295,6 @@ impl Scene<'_> {
             // A running podset stays where it is.
             ask: Ask { nodes, ..Ask::of(alternatives) },
             work: plain_work(),
-            // A running podset stays where it is.
             topology: podset.topology.as_ref().filter(|_| !runs).and_then(|text| self.topology(text)),
             spread: Default::default(),
         };

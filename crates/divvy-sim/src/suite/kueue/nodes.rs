@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::form::{Asked, Expression, Flavor, Node, Podset, TaintText, TolerationText};
 use crate::suite::answer::Obstacle;
+use crate::suite::stage::{Actor, Host};
 use divvy_core::model::choice::{Condition, Face, Is, NodeChoice, Taint, Toleration};
 
 /// What a node or a flavor says. A taint that only makes other nodes preferable keeps no pod off.
@@ -72,6 +73,27 @@ pub(super) fn flavors<'a>(asked: &'a Asked, node: &'a Node) -> impl Iterator<Ite
 /// Whether jobs may run on a node: it is up, and belongs to a flavor.
 pub(super) fn is_offered(asked: &Asked, node: &Node) -> bool {
     node.ready && !node.unschedulable && flavors(asked, node).next().is_some()
+}
+
+/// Gives nodes the cores and the memory that is held on them, where a case holds more than there is.
+pub(super) fn make_room(hosts: &mut [Host], actors: &[Actor]) {
+    let mut held: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    for actor in actors {
+        let seats = actor.running.iter().flat_map(|running| running.seats.iter().enumerate());
+        for (rank, seat) in seats {
+            let role = u32::try_from(rank).ok().and_then(|rank| actor.spec.gang.role_of(rank));
+            let Some((seat, (role, _))) = seat.as_ref().zip(role) else { continue };
+            let Some(draws) = role.ask.alternatives.get(seat.alternative as usize) else { continue };
+            let of_node = held.entry(&seat.node).or_default();
+            of_node.0 += draws.cpu_milli.unwrap_or(0);
+            of_node.1 += draws.memory_bytes.unwrap_or(0);
+        }
+    }
+    for (spec, _) in hosts {
+        let (cpu_milli, memory_bytes) = held.get(&*spec.name).copied().unwrap_or_default();
+        spec.cpu_milli = spec.cpu_milli.max(cpu_milli);
+        spec.memory_bytes = spec.memory_bytes.max(memory_bytes);
+    }
 }
 
 /// Whether a node belongs to several flavors.

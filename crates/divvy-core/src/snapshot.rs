@@ -8,6 +8,7 @@ pub(crate) mod order;
 mod running;
 mod shelves;
 mod sites;
+mod sizes;
 mod steps;
 mod waiting;
 
@@ -21,6 +22,7 @@ pub use order::OrderKey;
 pub(crate) use running::Spot;
 pub use running::{QueueOf, RunView, Running};
 pub(crate) use sites::Lanes;
+pub(crate) use sizes::Sizes;
 pub(crate) use waiting::Counts;
 pub use waiting::{ClassView, Waiting};
 
@@ -81,7 +83,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// Builds it anew.
     pub fn new(state: &State) -> Self {
-        let (capacity, shares) = (Capacity::new(state), Shares::tree(state));
+        let capacity = Capacity::new(state);
+        let shares = Shares::tree(state, &capacity);
         let neighbours = Neighbours::nobody(&state.heeded);
         let mut snapshot = Self { capacity, shares, neighbours, ..Self::default() };
         for allocation in state.allocations.values() {
@@ -115,7 +118,8 @@ impl Snapshot {
 
     /// The pool as it is, but without any job.
     pub(crate) fn unused(state: &State) -> Self {
-        let (capacity, shares) = (Capacity::new(state), Shares::tree(state));
+        let capacity = Capacity::new(state);
+        let shares = Shares::tree(state, &capacity);
         Self { capacity, shares, neighbours: Neighbours::nobody(&state.heeded), ..Self::default() }
     }
 
@@ -144,10 +148,12 @@ impl Snapshot {
             Event::NodeSeen { node, .. } => {
                 let added = !before.is_known_node && self.capacity.add_node(state, *node);
                 self.rebuild_capacity_unless(added, state);
+                self.size_anew(state);
             }
             Event::DeviceSeen { device, .. } => {
                 let added = self.capacity.add_device(state, *device);
                 self.rebuild_capacity_unless(added, state);
+                self.size_anew(state);
             }
             Event::DeviceChanged { device, .. } => self.capacity.refresh(state, *device),
             Event::TermBegan { .. } => {
@@ -329,7 +335,7 @@ impl Snapshot {
 
     /// Follows a change of the queues: what they hold is counted anew by their tree, and the waiting jobs enter it anew.
     fn divide_anew(&mut self, state: &State) {
-        self.shares = Shares::tree(state);
+        self.shares = Shares::tree(state, &self.capacity);
         self.shares.note(&self.held, &self.leaving, &self.pinned);
         for (path, held) in &self.bound {
             held.iter().for_each(|(models, milli)| self.shares.bind(path, (models, *milli)));

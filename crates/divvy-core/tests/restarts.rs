@@ -131,7 +131,7 @@ fn of_two_the_one_goes_that_has_less_to_do_again() {
 fn those_whose_devices_were_just_taken_leave_no_queue_short_of_its_guarantee() {
     check(
         "{half_life: none, cool_down: none, starve_after: none}",
-        "node n1 4xh100\nqueue x guarantee=2\nqueue y guarantee=2\nsubmit xl x 1 exclusive\nplan\nsubmit xh x 4 prio=high\nplan\nend xl signal=15\nplan\nsubmit yl y 1 exclusive\nplan\nend xh signal=15\nplan\nsubmit yh y 4 prio=high\nplan\nend yl signal=15\nplan\nend yh signal=15\nplan\nend xl signal=15\nplan\nplan",
+        "node n1 4xh100\nqueue x guarantee=2\nqueue y guarantee=2\nsubmit xl x 1 mem=512\nplan\nsubmit xh x 4 prio=high\nplan\nend xl signal=15\nplan\nsubmit yl y 1 mem=512\nplan\nend xh signal=15\nplan\nsubmit yh y 4 prio=high\nplan\nend yl signal=15\nplan\nend yh signal=15\nplan\nend xl signal=15\nplan\nplan",
         expect![[r#"
             place xl n1:0
             stop xl Preempted by xh
@@ -141,7 +141,7 @@ fn those_whose_devices_were_just_taken_leave_no_queue_short_of_its_guarantee() {
             wait DV-GPUS-BUSY: every GPU that would do is taken
             stop xh Reclaimed by yl
             promise yl n1:0
-            wait DV-HOST-BUSY: no node has 128Gi of memory left
+            wait DV-HOST-BUSY: no node has 512Gi of memory left
             ended xh pending Reclaimed exit=143
             place yl n1:0
             wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
@@ -151,7 +151,7 @@ fn those_whose_devices_were_just_taken_leave_no_queue_short_of_its_guarantee() {
             place yh n1:0+n1:1+n1:2+n1:3
             stop yh Reclaimed by xl
             promise xl n1:0
-            wait DV-HOST-BUSY: no node has 128Gi of memory left
+            wait DV-HOST-BUSY: no node has 512Gi of memory left
             ended yh pending Reclaimed exit=143
             place xl n1:0
             stop xl Preempted by xh

@@ -539,15 +539,15 @@ fn an_exclusive_job_wants_an_idle_node_and_keeps_others_off_it() {
         "node n1 4xh100\nnode n2 4xh100\nsubmit a default 1\nplan\nsubmit b default 1 exclusive\nsubmit c default 1 exclusive\nsubmit d default 4\nplan\nexplain c # DV-NO-IDLE-NODE\nend a\nend b\nplan",
         expect![[r#"
             place a n1:0
-            place b n2:0
+            place b n2:0+n2:1+n2:2+n2:3
             wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
             wait DV-NO-IDLE-NODE: wants its nodes for itself, and none is idle
             later
               DV-NO-IDLE-NODE wants its nodes for itself, and none is idle | wait for a node to become idle, or submit it without --exclusive
-              8 in pool > 8 right model > 8 enough memory > 8 healthy > 6 free > 6 on one node
+              8 in pool > 8 right model > 8 enough memory > 8 healthy > 3 free > 3 on one node
             ended a completed Exit exit=0
             ended b completed Exit exit=0
-            place c n1:0
+            place c n1:0+n1:1+n1:2+n1:3
             place d n2:0+n2:1+n2:2+n2:3
         "#]],
     );

@@ -292,8 +292,8 @@ fn what_no_way_could_ever_have_is_refused_and_what_one_could_is_not() {
 #[test]
 fn in_a_strict_order_nobody_waits_for_one_whose_ways_are_beyond_the_pool_or_the_limit_of_its_queue() {
     check(
-        "policy {strict: true}\nnode n1 4xh100\nnode n2 4xa100\nnode n3 4xa100\nqueue x limit=5\nqueue y\n\
-        submit a x 1 tasks=2 model=h100 or=a100:3 exclusive prio=high\nsubmit b y 1\nplan",
+        "policy {strict: true}\nnode n1 3xh100\nnode n2 4xa100\nnode n3 4xa100\nqueue x limit=5\nqueue y\n\
+        submit a x 2 tasks=2 model=h100 or=a100:3 prio=high\nsubmit b y 1\nplan",
         expect![[r#"
             place b n1:0
             wait DV-QUEUE-LIMIT: queue x has a limit of 5 GPUs, and it asks for 6

@@ -100,7 +100,7 @@ pub struct JobFile {
     /// Whether it waits for capacity that the pool does not have.
     #[serde(skip_serializing_if = "is_false")]
     pub wait_for_capacity: bool,
-    /// Whether it wants its nodes for itself.
+    /// Whether it wants its nodes for itself: it gets, and is charged for, all that they have.
     #[serde(skip_serializing_if = "is_false")]
     pub exclusive: bool,
     /// How it is stopped.

@@ -294,7 +294,7 @@ impl Watch {
             self.charge(state, job, placement);
             self.hold(state, job, placement, state.now);
             self.room(state, placement, wrong);
-            given::as_asked(state, (job, placement), wrong);
+            given::as_asked(state, (job, placement), promised, wrong);
             if let Some(id) = keeps_from(state, job, placement) {
                 wrong.push(found("calendar", format!("job {job} was given what reservation {id} keeps")));
             }

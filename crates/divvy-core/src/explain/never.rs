@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::edit::least_memory;
 use crate::amount::{Amount, Resource};
-use crate::model::ask::Alternative;
+use crate::model::ask::{Alternative, DeviceAsk};
+use crate::model::device::{DeviceSpec, WHOLE_MILLI};
 use crate::model::job::JobSpec;
 use crate::model::queue::lineage;
 use crate::plan::{self, UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES};
@@ -38,10 +39,36 @@ pub fn as_set(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Reason>
 fn least(snapshot: &Snapshot, spec: &JobSpec, resource: &Resource) -> i64 {
     let roles = spec.gang.roles().into_iter();
     let of = roles.map(|role| {
-        let each = role.ask.alternatives.iter().map(|one| drawn(snapshot, one, resource)).min();
+        let each = role.ask.alternatives.iter().map(|one| match spec.exclusive {
+            true => drawn(snapshot, one, resource).max(least_whole(snapshot, one, resource)),
+            false => drawn(snapshot, one, resource),
+        });
+        let each = each.min();
         each.unwrap_or(0).saturating_mul(i64::from(role.minimum))
     });
     of.fold(0, i64::saturating_add)
+}
+
+/// What a task gets that gets all of a node, on the node that would do and has least of it.
+fn least_whole(snapshot: &Snapshot, one: &Alternative, resource: &Resource) -> i64 {
+    let devices = |node: &NodeView, counts: &dyn Fn(&DeviceSpec) -> bool| {
+        let usable = node.devices.iter().filter(|device| device.unusable.is_none());
+        usable.filter(|device| counts(&device.spec)).count() as i64
+    };
+    let will_do = |node: &&NodeView| {
+        let good = |ask: &DeviceAsk| devices(node, &|spec| ask.class.takes(spec)) >= i64::from(ask.count);
+        one.devices.as_ref().is_none_or(good)
+            && one.cpu_milli <= Some(node.cpu_milli.0)
+            && one.memory_bytes <= Some(node.memory_bytes.0)
+    };
+    let has = |node: &NodeView| match resource {
+        Resource::Any => devices(node, &|_| true) * i64::from(WHOLE_MILLI),
+        Resource::Model(model) => devices(node, &|spec| spec.model == *model) * i64::from(WHOLE_MILLI),
+        Resource::Cpu => node.cpu_milli.0,
+        Resource::Memory => node.memory_bytes.0,
+        _ => 0,
+    };
+    snapshot.capacity.nodes.iter().filter(will_do).map(has).min().unwrap_or(0)
 }
 
 /// What a task without devices gets on the node where it gets the least, if it does not say how much.

@@ -280,7 +280,7 @@ pub struct JobSpec {
     /// Whether it waits for capacity that the pool does not have.
     #[serde(default)]
     pub wait_for_capacity: bool,
-    /// Whether it wants its nodes for itself.
+    /// Whether it wants its nodes for itself, with all that they have.
     #[serde(default)]
     pub exclusive: bool,
     /// Its user's seat below its queue, if the queue is divided among its users; set by the fold.

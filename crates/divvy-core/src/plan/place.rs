@@ -310,7 +310,7 @@ fn why_not(
     why: Reason,
 ) -> Reason {
     let by_these = (alternative, role.minimum);
-    if let Some(closes) = trial.what_closes(spec.stand(), by_these, true) {
+    if let Some(closes) = trial.what_closes(spec, by_these, true) {
         return closes;
     }
     if why.verdict() == Verdict::NoFit || matches!(why, Reason::NoDomain(..)) || why.is_of_neighbours() {
@@ -319,7 +319,7 @@ fn why_not(
     match trial.diagnose(spec, (&role.ask, alternative), role.minimum) {
         // There is room, but not where other tasks leave it any.
         Some(fits @ Reason::GangIncomplete(_)) => {
-            let closes = || trial.what_closes(spec.stand(), by_these, false);
+            let closes = || trial.what_closes(spec, by_these, false);
             near::why(trial, spec, rank).or_else(closes).unwrap_or(fits)
         }
         diagnosed => diagnosed.unwrap_or(why),
@@ -376,9 +376,9 @@ fn best_node(
     alternative: &Alternative,
     (rank, remaining): (u32, u32),
 ) -> Option<(usize, NodeDraw)> {
-    let milli = milli_of(alternative);
-    let mut closed = trial.closed_models(spec.stand(), milli);
-    closed.extend(trial.models_not_lent(milli));
+    let more = trial.more_of((alternative, 1), spec.exclusive);
+    let mut closed = trial.closed_models(spec.stand(), &more);
+    closed.extend(trial.models_not_lent(&more));
     let asked = Asked { spec, alternative, closed: &closed };
     match &trial.state.policy.score {
         // Tasks of a gang belong together, whatever each of them would leave.
@@ -386,11 +386,6 @@ fn best_node(
         Score::KeepWhole => keeping_whole(trial, &asked, remaining),
         score => by_score(trial, score, &asked),
     }
-}
-
-/// Thousandths of devices that a task draws.
-fn milli_of(alternative: &Alternative) -> i64 {
-    alternative.devices.as_ref().map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()))
 }
 
 /// The best node by the default score, and what is drawn of it. Scores are cheap and draws are not: only nodes that score better
@@ -455,7 +450,8 @@ pub(super) struct NodeDraw {
 
 /// What a task would draw of this node, if it fits there now without devices of the closed models. Cores that were not asked for
 /// are no claim: a GPU is not left idle for want of a core. Memory is one, since it does not yield. An exclusive task wants an
-/// idle node, and draws all cores and memory of it, so that nothing else fits.
+/// idle node, and draws all of it: the devices that can be given out, all cores and all memory. So its queue is charged for all that
+/// others cannot have.
 pub(super) fn draw_of(node: &NodeView, asked: &Asked, pick: Pick) -> Option<NodeDraw> {
     let Asked { spec, alternative, closed } = *asked;
     // What is stated is compared first: it costs nothing.
@@ -471,20 +467,36 @@ pub(super) fn draw_of(node: &NodeView, asked: &Asked, pick: Pick) -> Option<Node
     let ask = alternative.devices.as_ref();
     let chosen = ask.map_or(Some(Vec::new()), |ask| choose(node, ask, closed, pick))?;
     let alone = chosen.is_empty();
-    let mut cpu_milli = asked_cpu.unwrap_or(if alone { UNSAID_CPU_MILLI.min(node.cpu_milli.0) } else { 0 });
-    let mut memory_bytes = asked_memory.unwrap_or_else(|| match alone {
+    let cpu_milli = asked_cpu.unwrap_or(if alone { UNSAID_CPU_MILLI.min(node.cpu_milli.0) } else { 0 });
+    let memory_bytes = asked_memory.unwrap_or_else(|| match alone {
         true => UNSAID_MEMORY_BYTES.min(node.memory_bytes.0),
         false => chosen.iter().map(|device| share_of(device.host_share.1, ask)).sum(),
     });
     let fits = cpu_milli <= free_cpu_milli && memory_bytes <= free_memory_bytes && node.most_tasks.1 > 0;
-    if !fits || spec.exclusive && !node.is_idle() {
+    if !fits {
         return None;
     }
     if spec.exclusive {
-        (cpu_milli, memory_bytes) = (node.cpu_milli.0, node.memory_bytes.0);
+        return all_of(node, &chosen, closed);
     }
     let draw = |device: &&DeviceView| Some((device.id, filter::draw(device, ask?)));
     Some(NodeDraw { devices: chosen.iter().filter_map(draw).collect(), cpu_milli, memory_bytes })
+}
+
+/// All of a node, if it is idle and has no usable devices of the closed models. Those that were chosen come first: a program that uses
+/// no more than it asked for uses these.
+fn all_of(node: &NodeView, chosen: &[&DeviceView], closed: &[String]) -> Option<NodeDraw> {
+    let usable = || node.devices.iter().filter(|device| device.is_free());
+    if !node.is_idle() || usable().any(|device| closed.contains(&device.spec.model)) {
+        return None;
+    }
+    let whole = |device: &DeviceView| {
+        let memory_mib = device.spec.memory_mib;
+        (device.id, Draw { milli: WHOLE_MILLI, memory_mib, partition: None })
+    };
+    let others = usable().filter(|device| !chosen.iter().any(|first| first.id == device.id));
+    let devices = chosen.iter().copied().chain(others).map(whole).collect();
+    Some(NodeDraw { devices, cpu_milli: node.cpu_milli.0, memory_bytes: node.memory_bytes.0 })
 }
 
 /// The part of a device's host memory that goes with what is asked of the device.

@@ -278,7 +278,7 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
             return reclaim::by_moves(fair, &claim);
         }
         let scarce = fair.shares.scarce(grower.queue, &asked, fair.trial.capacity());
-        let (owed, always_owed) = fair.owed(grower.queue, &unit.spec, &asked);
+        let (owed, always_owed) = fair.owed(grower.queue, &asked);
         let claim = Claim { scarce, owed, always_owed, ..claim };
         reclaim::take_back(fair, &Claim { own_alone: of_juniors, surplus_alone: of_juniors, ..claim })
     })

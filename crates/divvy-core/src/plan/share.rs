@@ -1,6 +1,7 @@
 //! Phase 1, share: what each queue is entitled to now, of each resource. Guarantees first, then the surplus by weight, up to
 //! what each can use, from the top of the tree down. Integers only; the parts of a whole sum to it.
 
+mod asked;
 mod closed;
 mod forks;
 mod guaranteed;
@@ -37,13 +38,11 @@ use crate::amount::{Amount, Limits, Resource};
 use crate::id::{AllocationId, DeviceId};
 use crate::model::allocation::Placement;
 use crate::model::device::WHOLE_MILLI;
-use crate::model::gang::Role;
-use crate::model::job::JobSpec;
 use crate::model::models::ByModels;
 use crate::model::policy::Share;
 use crate::model::queue::{Queue, lineage};
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, NodeView, RunView, Snapshot};
+use crate::snapshot::{Capacity, NodeView, RunView, Sizes, Snapshot};
 use crate::state::{State, counted};
 use crate::time::Time;
 
@@ -72,6 +71,8 @@ pub(crate) struct Shares {
     loans: Option<Loans>,
     /// The models of which jobs that can run on no other want more than there is; `None` where there are none.
     scarce: Option<Scarce>,
+    /// How large the largest nodes are.
+    pub(crate) sizes: Arc<Sizes>,
 }
 
 /// A queue and what is due to it.
@@ -166,7 +167,7 @@ impl Shares {
     pub(crate) fn at(state: &State, snapshot: &Snapshot, now: Time) -> Self {
         let mut shares = snapshot.shares.clone();
         if shares.queues.is_empty() {
-            shares = Self::tree(state);
+            shares = Self::tree(state, &snapshot.capacity);
         }
         shares.note_nodes(&snapshot.capacity);
         shares.note_promises(state);
@@ -195,7 +196,7 @@ impl Shares {
     }
 
     /// The queues, before anything is held.
-    pub(crate) fn tree(state: &State) -> Self {
+    pub(crate) fn tree(state: &State, capacity: &Capacity) -> Self {
         let named = state
             .queues
             .values()
@@ -216,6 +217,7 @@ impl Shares {
             remembers: false,
             loans: None,
             scarce: None,
+            sizes: Arc::clone(capacity.sizes()),
         };
         let mut by_path: BTreeMap<String, usize> = BTreeMap::new();
         shares.add(&Queue::named(""), POOL);
@@ -351,62 +353,6 @@ impl Shares {
     /// The queue just below the pool that a queue is, or is in; the pool for the pool itself.
     pub(crate) fn top(&self, place: usize) -> usize {
         self.upwards(place).last().unwrap_or(POOL)
-    }
-
-    /// What a job asks for, by its first alternatives. Where several models would do, it asks for none of them by name.
-    pub(crate) fn asked(&self, spec: &JobSpec) -> Amounts {
-        self.asked_by(spec, 0)
-    }
-
-    /// What a job asks for by alternatives of this number; by the last where a role has fewer.
-    pub(super) fn asked_by(&self, spec: &JobSpec, number: usize) -> Amounts {
-        self.asked_of(&spec.gang.required_roles(), |role| role.minimum, number)
-    }
-
-    /// The most that a job could use, with all tasks that it may have.
-    pub(crate) fn asked_at_most(&self, spec: &JobSpec) -> Amounts {
-        self.asked_of(&spec.gang.roles(), |role| role.maximum, 0)
-    }
-
-    /// What this many tasks of each role ask for by alternatives of this number.
-    fn asked_of(&self, roles: &[&Role], tasks: fn(&Role) -> u32, number: usize) -> Amounts {
-        let of = |resource: &Resource| {
-            let each = roles.iter().map(|role| {
-                let alternative = role.ask.alternatives.get(number).or(role.ask.alternatives.last());
-                let devices = alternative.and_then(|it| it.devices.as_ref());
-                let milli = devices.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
-                let amount = match resource {
-                    Resource::Any => milli,
-                    Resource::Model(model) => {
-                        let is_it = devices
-                            .is_some_and(|ask| matches!(&ask.class.models[..], [only] if only == model));
-                        if is_it { milli } else { 0 }
-                    }
-                    Resource::Cpu => alternative.and_then(|it| it.cpu_milli).unwrap_or(0),
-                    Resource::Memory => alternative.and_then(|it| it.memory_bytes).unwrap_or(0),
-                    Resource::Storage | Resource::Extended(_) => {
-                        alternative.map_or(0, |it| it.extras.of(resource))
-                    }
-                    Resource::Pods => 0,
-                };
-                amount.saturating_mul(i64::from(tasks(role)))
-            });
-            each.fold(0, i64::saturating_add)
-        };
-        self.resources.iter().map(of).collect()
-    }
-
-    /// Returns an amount that is surely enough for a job that asks for so much: exclusive tasks draw all host
-    /// resources of their nodes, and how much that is is known only once they have places.
-    pub(super) fn enough_for(&self, spec: &JobSpec, asked: &Amounts, capacity: &Capacity) -> Amounts {
-        let tasks = i64::from(spec.gang.tasks());
-        let most = |of: fn(&NodeView) -> i64| capacity.nodes.iter().map(of).max().unwrap_or(0);
-        let of = |(resource, asked): (&Resource, &i64)| match resource {
-            Resource::Cpu if spec.exclusive => most(|node| node.cpu_milli.0).saturating_mul(tasks),
-            Resource::Memory if spec.exclusive => most(|node| node.memory_bytes.0).saturating_mul(tasks),
-            _ => *asked,
-        };
-        self.resources.iter().zip(asked).map(of).collect()
     }
 
     /// Per resource: whether the pool has less of it free than is asked, or the queue could take less by what the

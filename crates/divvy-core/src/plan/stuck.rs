@@ -36,7 +36,8 @@ pub(super) fn note(trial: &mut Trial, class: ClassId, (reason, asked): (&Reason,
 /// Whether a class still waits for the same reason as long as no job gives way: the limit of its queue, which is
 /// looked at first, is still exceeded; or the pool is the same, and no limit keeps a job of the class back now.
 pub(super) fn is_stuck(trial: &Trial, class: ClassId, reason: &Reason, spec: &JobSpec) -> bool {
-    if trial.state.draining {
+    // What a job gets that wants nodes to itself, and so what limits it exceeds, depends on the nodes.
+    if trial.state.draining || spec.exclusive {
         return false;
     }
     if let Reason::QueueLimit(..) | Reason::UserLimit(..) = reason {
@@ -55,7 +56,7 @@ pub(super) fn is_stuck(trial: &Trial, class: ClassId, reason: &Reason, spec: &Jo
         return false;
     }
     trial.exceeded(spec.stand(), spec.milli_asked()).is_none()
-        && trial.what_closes(spec.stand(), (alternative, role.minimum), true).is_none()
+        && trial.what_closes(spec, (alternative, role.minimum), true).is_none()
 }
 
 /// Whether a task asks for so many whole devices, and no node has as many free ones.

@@ -84,7 +84,7 @@ impl Scenario {
         let first = self.state().next_allocation.0;
         let placement = |(rank, place): (usize, &&str)| {
             let alternative = alternative(spec, rank, index)?;
-            let (node, devices) = self.seat(place, alternative)?;
+            let (node, devices) = self.seat(place, (alternative, spec.exclusive))?;
             Ok(Placement {
                 allocation: AllocationId(first + rank as u64),
                 rank: rank as u32,
@@ -121,7 +121,7 @@ impl Scenario {
     fn seat(
         &self,
         place: &str,
-        alternative: &Alternative,
+        (alternative, exclusive): (&Alternative, bool),
     ) -> Result<(crate::id::NodeId, Vec<(DeviceId, Draw)>), String> {
         let asked = alternative.devices.as_ref().map_or(0, |ask| ask.count);
         let wants = |named: usize| {
@@ -146,10 +146,14 @@ impl Scenario {
         if devices.iter().any(|(_, device)| device.node != node) {
             return Err(format!("{place} names devices of two nodes: expected those of a task on one"));
         }
-        if devices.len() != asked as usize {
+        // A task that wants its node for itself gets more than it asks for.
+        let least = asked as usize;
+        if devices.len() < least || devices.len() > least && !exclusive {
             return Err(wants(devices.len()));
         }
-        let draws = devices.into_iter().map(|(id, device)| (id, draw(alternative, device.spec.memory_mib)));
+        let whole = Alternative::default();
+        let by = if exclusive { &whole } else { alternative };
+        let draws = devices.into_iter().map(|(id, device)| (id, draw(by, device.spec.memory_mib)));
         Ok((node, draws.collect()))
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::device::{DeviceView, Unusable, unusable};
 use super::shelves::{Filed, Shelves};
 use super::sites::{Lanes, survey};
+use super::sizes::{Size, Sizes};
 use crate::amount::Resource;
 use crate::id::{DeviceId, NodeId};
 use crate::model::allocation::Placement;
@@ -43,6 +44,8 @@ pub struct Capacity {
     kept: BTreeMap<Arc<str>, Whole>,
     /// The most milli-cores, and the most devices, of any node.
     pub(crate) largest: (i64, usize),
+    /// All that the largest nodes have.
+    sizes: Arc<Sizes>,
     /// The nodes by their free devices.
     shelves: Shelves,
 }
@@ -259,6 +262,35 @@ impl Capacity {
             *entry(&mut self.places, device.id.0, (NOWHERE, NOWHERE)) = (place as u32, index as u32);
         }
         self.count(place);
+        self.note_size(place);
+    }
+
+    /// Notes how large a node is.
+    fn note_size(&mut self, place: usize) {
+        let Self { nodes, shelves, sizes, .. } = self;
+        let node = &nodes[place];
+        let mut devices: Vec<(usize, u32)> = Vec::new();
+        if node.uniform {
+            devices.extend((!node.devices.is_empty()).then_some((node.kind, node.devices.len() as u32)));
+        } else {
+            for device in &node.devices {
+                let kind = shelves.kind_of(&device.spec);
+                match devices.iter_mut().find(|(known, _)| *known == kind) {
+                    Some((_, count)) => *count += 1,
+                    None => devices.push((kind, 1)),
+                }
+            }
+            devices.sort_unstable();
+        }
+        let size = Size { cpu_milli: node.cpu_milli.0, memory_bytes: node.memory_bytes.0, devices };
+        if !sizes.cover(&size) {
+            Arc::make_mut(sizes).note(size, shelves.examples());
+        }
+    }
+
+    /// How large the largest nodes are.
+    pub(crate) fn sizes(&self) -> &Arc<Sizes> {
+        &self.sizes
     }
 
     /// Counts which of a node's devices are free and can be given out.

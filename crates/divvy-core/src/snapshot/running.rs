@@ -1,5 +1,6 @@
 //! The running jobs: what the order needs to know of each, and when running on changes the place of one in the order.
 
+mod counted;
 mod ends;
 mod of_queue;
 mod spots;
@@ -230,17 +231,6 @@ impl RunView {
     /// Whether it is redoing what it lost by making room for others.
     pub(crate) fn is_redoing(&self, now: Time) -> bool {
         self.redone_at.is_some_and(|at| at > now)
-    }
-
-    /// The least that it gives back when it gives way, in thousandths of devices: any part of them, if it may run with fewer tasks.
-    fn least_milli(&self) -> i64 {
-        if self.elastic { 0 } else { self.milli }
-    }
-
-    /// The devices that count for its place in the order, in thousandths: not those that a gang has beyond what it starts with, or it
-    /// would fall behind jobs like it by growing.
-    pub(crate) fn order_milli(&self) -> i64 {
-        if self.elastic { self.milli.min(self.queue.0.most_milli()) } else { self.milli }
     }
 
     /// Whether what its queue keeps of it has changed.

@@ -63,6 +63,11 @@ impl Shelves {
         })
     }
 
+    /// A device of each kind, by the kind's place; of the first, which has none, one of nothing.
+    pub(super) fn examples(&self) -> impl Iterator<Item = DeviceSpec> {
+        self.kinds.iter().map(|kind| kind.example.clone().unwrap_or_default())
+    }
+
     /// Files a node anew.
     pub(super) fn file(&mut self, place: usize, filed: Filed) {
         if self.kinds.is_empty() {

@@ -91,7 +91,7 @@ impl ClassView {
             queue: shares.place(spec.stand()),
             asked: shares.asked(spec),
             wanted: shares.asked_at_most(spec),
-            bound: bound_to_models(spec),
+            bound: bound_to_models(spec, shares),
             is_left_out: false,
             shape: shape(spec, &state.heeded),
             example: Arc::clone(spec),
@@ -112,9 +112,10 @@ impl ClassView {
 }
 
 /// What a job could use by roles that can run on some models only, with all tasks that they may have.
-fn bound_to_models(spec: &JobSpec) -> SmallVec<[(Models, i64); 1]> {
+fn bound_to_models(spec: &JobSpec, shares: &Shares) -> SmallVec<[(Models, i64); 1]> {
     let of = |role: &Role| {
-        let milli = role.ask.alternatives.first()?.milli();
+        let first = role.ask.alternatives.first()?;
+        let milli = if spec.exclusive { shares.milli_of_task((first, true)) } else { first.milli() };
         Some((role.ask.only_models()?, milli.saturating_mul(i64::from(role.maximum))))
     };
     spec.gang.roles().into_iter().filter_map(of).collect()

@@ -3,9 +3,12 @@
 use super::*;
 use crate::amount::Amount;
 use crate::model::allocation::AllocationState;
+use crate::model::ask::Alternative;
+use crate::model::gang::Role;
+use crate::model::node::NodeState;
 use crate::model::policy::{Preempt, WithinQueue};
 use crate::model::queue::Queue;
-use crate::state::{Job, Record};
+use crate::state::{Job, Node, Record};
 
 /// When what queues missed was last news, by the state's own word, and what it was then.
 pub(super) fn last_step(state: &State) -> (Time, BTreeMap<String, i128>) {
@@ -352,7 +355,7 @@ impl Watch {
 
     /// Whether a queue above a job's, that is not above the other path, stays within its guarantee with the job.
     fn is_entitled_above(&self, state: &State, (claimant, grows): (&Job, bool), other: &str) -> bool {
-        let milli = least_asked(claimant, grows);
+        let milli = least_asked(state, claimant, grows);
         let apart = |path: &&str| !lineage(other).any(|above| above == *path);
         let above: Vec<&str> = lineage(&claimant.spec.queue).skip(1).filter(apart).collect();
         let of_models = || !self.entitled_to(state, (claimant, grows), Some(&above)).is_empty();
@@ -369,7 +372,7 @@ impl Watch {
         guaranteed_milli: fn(&State, &str) -> i64,
     ) -> bool {
         let queue = &claimant.spec.queue;
-        let milli = least_asked(claimant, grows);
+        let milli = least_asked(state, claimant, grows);
         let guarantee = guaranteed_milli(state, queue);
         let (held, leaving) = self.held_milli(queue);
         milli > 0
@@ -413,10 +416,41 @@ impl Watch {
     }
 }
 
-/// The least that a job asks for, in thousandths of devices. By how much a gang grows is not said: by a part of a device at least.
-pub(super) fn least_asked(claimant: &Job, grows: bool) -> i64 {
+/// The least that a job asks for, in thousandths of devices. By how much a gang grows is not said: by a part of a device at least. A
+/// task that wants its node for itself counts with all of the largest that would do.
+pub(super) fn least_asked(state: &State, claimant: &Job, grows: bool) -> i64 {
     let asked = claimant.spec.milli_asked();
-    if grows { asked.min(1) } else { claimant.spec.least_milli().max(asked.min(1)) }
+    match (grows, claimant.spec.exclusive) {
+        (true, _) => asked.min(1),
+        (false, false) => claimant.spec.least_milli().max(asked.min(1)),
+        (false, true) => {
+            let of_role = |role: &&Role| {
+                let each = role.ask.alternatives.iter().map(|way| largest_for(state, way));
+                each.min().unwrap_or(0).saturating_mul(i64::from(role.minimum))
+            };
+            let roles = claimant.spec.gang.required_roles();
+            roles.iter().map(of_role).sum::<i64>().max(claimant.spec.least_milli())
+        }
+    }
+}
+
+/// The devices of the largest node that has what an alternative asks for, in thousandths.
+fn largest_for(state: &State, way: &Alternative) -> i64 {
+    let has_room = |node: &Node| {
+        node.state != NodeState::Gone
+            && way.cpu_milli <= Some(node.spec.cpu_milli)
+            && way.memory_bytes <= Some(node.spec.memory_bytes)
+    };
+    let roomy = state.nodes.iter().filter(|(_, node)| has_room(node));
+    let mut nodes: BTreeMap<NodeId, (i64, i64)> = roomy.map(|(id, _)| (*id, (0, 0))).collect();
+    for device in state.devices.values() {
+        let will_do = way.devices.as_ref().is_some_and(|ask| !given::is_other(&ask.class, &device.spec));
+        let Some((all, good)) = nodes.get_mut(&device.node) else { continue };
+        (*all, *good) = (*all + 1000, *good + i64::from(will_do));
+    }
+    let count = way.devices.as_ref().map_or(0, |ask| i64::from(ask.count));
+    let enough = nodes.values().filter(|(_, good)| *good >= count);
+    enough.map(|(all, _)| *all).max().unwrap_or(0)
 }
 
 /// The job to which another gives way.

@@ -7,7 +7,6 @@ use super::{Found, found};
 use crate::event::Event;
 use crate::id::{DeviceId, JobId};
 use crate::model::allocation::Placement;
-use crate::model::ask::DeviceAsk;
 use crate::model::island::IslandLevel;
 use crate::state::State;
 
@@ -19,23 +18,25 @@ pub(super) fn look(state: &State, event: &Event, wrong: &mut Found) {
         _ => return,
     };
     for placement in placements {
-        let Some(level) = level(state, job, placement) else { continue };
-        if !are_together(state, level, placement) {
+        let Some((level, count)) = level(state, job, placement) else { continue };
+        if !are_together(state, level, (placement, count)) {
             let text = format!("the devices of task {} of job {job} lie in several {level}", placement.rank);
             wrong.push(found("topology", text));
         }
     }
 }
 
-/// The level that the devices of a task must share.
-fn level(state: &State, job: JobId, placement: &Placement) -> Option<IslandLevel> {
-    let (role, _) = state.jobs.get(&job.number)?.spec.gang.role_of(placement.rank)?;
-    let alternative = role.ask.alternatives.get(placement.alternative as usize)?;
-    alternative.devices.as_ref().and_then(DeviceAsk::required_island)
+/// The level that the devices of a task must share, and how many of them: a task that has its node for itself gets others beside those
+/// that it asked for, which come first.
+fn level(state: &State, job: JobId, placement: &Placement) -> Option<(IslandLevel, usize)> {
+    let spec = &state.jobs.get(&job.number)?.spec;
+    let (role, _) = spec.gang.role_of(placement.rank)?;
+    let ask = role.ask.alternatives.get(placement.alternative as usize)?.devices.as_ref()?;
+    Some((ask.required_island()?, if spec.exclusive { ask.count as usize } else { usize::MAX }))
 }
 
-fn are_together(state: &State, level: IslandLevel, placement: &Placement) -> bool {
-    let ids: BTreeSet<DeviceId> = placement.devices.iter().map(|(id, _)| *id).collect();
+fn are_together(state: &State, level: IslandLevel, (placement, count): (&Placement, usize)) -> bool {
+    let ids: BTreeSet<DeviceId> = placement.devices.iter().take(count).map(|(id, _)| *id).collect();
     match level {
         IslandLevel::Nvlink => ids.first().is_none_or(|first| ids.is_subset(&reached(state, *first))),
         IslandLevel::Numa => {

@@ -16,7 +16,7 @@ impl Watch {
         (claimant, grows): (&Job, bool),
         queues: Option<&[&str]>,
     ) -> Vec<Resource> {
-        let milli = giving::least_asked(claimant, grows);
+        let milli = giving::least_asked(state, claimant, grows);
         let has_seat = stand(state, claimant) != claimant.spec.queue;
         let is_asked = |model: &Resource| {
             let roles = claimant.spec.gang.roles();

@@ -22,8 +22,8 @@ impl Had {
         let held: i64 = run.placements.iter().map(Placement::milli).sum();
         let looks = !state.policy.attained.foreseen.levels_device_ms.is_empty();
         Some(Self {
-            // What a gang has beyond what it starts with changes nothing of its place.
-            milli: match job.spec.gang.is_elastic() {
+            // What a gang has beyond what it starts with changes nothing of its place, nor what comes with a node of one's own.
+            milli: match job.spec.gang.is_elastic() || job.spec.exclusive {
                 true => job.spec.most_milli().min(if held > 0 { held } else { i64::MAX }),
                 false if held > 0 => held,
                 false => job.spec.most_milli(),

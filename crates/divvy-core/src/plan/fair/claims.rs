@@ -36,7 +36,7 @@ impl Fair<'_, '_> {
                     || consolidate::may_make_room(self, (spec, number), false)
                     || reclaim::might_take(self, &claim())
                     || self.might_owe(queue, &asked)
-                        && self.owed(queue, spec, &asked).0
+                        && self.owed(queue, &asked).0
                         && consolidate::may_make_room(self, (spec, number), true)
             }
         }
@@ -95,10 +95,9 @@ impl Fair<'_, '_> {
     }
 
     /// Whether a job is guaranteed to its queue now; and whether it is, whatever the queue has used.
-    pub(in crate::plan) fn owed(&self, queue: usize, spec: &JobSpec, asked: &Amounts) -> (bool, bool) {
-        let enough = self.shares.enough_for(spec, asked, self.trial.capacity());
-        let owed = self.shares.guarantees_it(queue, &enough);
-        (owed, owed && self.shares.guarantees_it_always(queue, &enough))
+    pub(in crate::plan) fn owed(&self, queue: usize, asked: &Amounts) -> (bool, bool) {
+        let owed = self.shares.guarantees_it(queue, asked);
+        (owed, owed && self.shares.guarantees_it_always(queue, asked))
     }
 
     /// Takes the places of other jobs for a job; those of its own queue only if `own`. A job whose devices were just
@@ -111,7 +110,7 @@ impl Fair<'_, '_> {
     ) -> Option<Vec<Placement>> {
         let scarce = self.shares.scarce(queue, &asked, self.trial.capacity());
         let starves = by == By::Starving;
-        let (owed, always_owed) = if starves { (false, false) } else { self.owed(queue, spec, &asked) };
+        let (owed, always_owed) = if starves { (false, false) } else { self.owed(queue, &asked) };
         let is_held_back = !starves && !owed && self.trial.state.was_just_taken(job);
         if is_held_back && !own {
             return None;

@@ -6,6 +6,7 @@ use super::mixed::Mixes;
 use super::{Amounts, QueueShare, Shares};
 use crate::amount::Resource;
 use crate::model::allocation::Placement;
+use crate::model::gang::Role;
 use crate::model::job::JobSpec;
 use crate::reason::Reason;
 
@@ -42,10 +43,10 @@ impl Closed {
     /// The models of which it may not have so many more devices (milli) beside those that it has got, and why.
     pub(in crate::plan) fn models(
         &self,
-        more_milli: i64,
+        more_milli: &impl Fn(&str) -> i64,
         got_milli: impl Fn(&str) -> i64,
     ) -> impl Iterator<Item = (&str, &Reason)> {
-        let is_over = move |few: &&FewOf| got_milli(&few.model) + more_milli > few.left_milli;
+        let is_over = move |few: &&FewOf| got_milli(&few.model) + more_milli(&few.model) > few.left_milli;
         self.models.iter().filter(is_over).map(|few| (few.model.as_str(), &few.reason))
     }
 
@@ -121,7 +122,7 @@ impl Shares {
         if self.loans.is_none() && !self.binds(spec) {
             return Vec::new();
         }
-        let most = spec.most_milli();
+        let most = self.most_milli(spec);
         let few = |index: usize| {
             let mut asked: Amounts = smallvec![0; self.resources.len()];
             asked[index] = most;
@@ -134,6 +135,18 @@ impl Shares {
             Some(FewOf { model: model.clone(), left_milli: lent.min(pinned), reason })
         };
         self.models().filter_map(few).collect()
+    }
+
+    /// The most devices that a job may draw with all tasks that it may have, in thousandths, whichever alternatives it gets.
+    fn most_milli(&self, spec: &JobSpec) -> i64 {
+        let of_role = |role: &&Role| {
+            let each = role.ask.alternatives.iter().map(|way| self.milli_of_task((way, true)));
+            each.max().unwrap_or(0).saturating_mul(i64::from(role.maximum))
+        };
+        match spec.exclusive {
+            true => spec.gang.roles().iter().map(of_role).fold(0, i64::saturating_add),
+            false => spec.most_milli(),
+        }
     }
 
     /// How much more jobs of a queue that are not preemptible may hold of a model.

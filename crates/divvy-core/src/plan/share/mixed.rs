@@ -61,6 +61,7 @@ impl Mixes {
 struct Search<'a> {
     shares: &'a Shares,
     roles: &'a [&'a Role],
+    exclusive: bool,
     may_have: &'a dyn Fn(&Amounts) -> bool,
     most: usize,
     steps_left: u32,
@@ -79,7 +80,7 @@ impl Search<'_> {
                 return;
             }
             self.steps_left -= 1;
-            let more = self.shares.asked_of(&[role], |role| role.minimum, number);
+            let more = self.shares.asked_of((&[role], self.exclusive), |role| role.minimum, number);
             let asked = asked.iter().zip(&more).map(|(asked, more)| asked.saturating_add(*more)).collect();
             // More of the same is not allowed where less is not.
             if (self.may_have)(&asked) {
@@ -100,10 +101,15 @@ pub(super) fn may_mix(gang: &Group) -> bool {
 
 impl Shares {
     /// The first ways to serve the roles of a gang that ask for no more than `may_have` allows.
-    fn ways_of(&self, roles: &[&Role], most: usize, may_have: &dyn Fn(&Amounts) -> bool) -> Vec<Mix> {
+    fn ways_of(
+        &self,
+        (roles, exclusive): (&[&Role], bool),
+        most: usize,
+        may_have: &dyn Fn(&Amounts) -> bool,
+    ) -> Vec<Mix> {
         let nothing = self.resources.iter().map(|_| 0).collect();
-        let mut search =
-            Search { shares: self, roles, may_have, most, steps_left: MOST_STEPS, found: Vec::new() };
+        let (shares, steps_left) = (self, MOST_STEPS);
+        let mut search = Search { shares, roles, exclusive, may_have, most, steps_left, found: Vec::new() };
         search.go_on(&mut Mix::new(), &nothing);
         search.found
     }
@@ -119,7 +125,7 @@ impl Shares {
             end = end.saturating_add(role.maximum);
             end
         });
-        Mixes { ends: ends.collect(), ways: self.ways_of(&roles, MOST_MIXES, may_have) }
+        Mixes { ends: ends.collect(), ways: self.ways_of((&roles, spec.exclusive), MOST_MIXES, may_have) }
     }
 
     /// Ways to serve the roles of a job, not all by alternatives of the same number, that its queue could
@@ -142,7 +148,7 @@ impl Shares {
         let could_have = |asked: &Amounts| asked.iter().zip(&bounds).all(|(asked, most)| asked <= most);
         let roles = spec.gang.roles();
         let uniform = roles.iter().map(|role| role.ask.alternatives.len()).max().unwrap_or(0);
-        let mut ways = self.ways_of(&roles, MOST_CLAIMS + uniform, &could_have);
+        let mut ways = self.ways_of((&roles, spec.exclusive), MOST_CLAIMS + uniform, &could_have);
         ways.retain(|mix| !is_uniform(&roles, mix));
         ways.truncate(MOST_CLAIMS);
         ways

@@ -21,7 +21,7 @@ impl PartialEq for Shares {
         let same_settings =
             (&self.resources, (self.guarantees, self.binds_fixed), self.remembers, &self.loans)
                 == (&other.resources, (other.guarantees, other.binds_fixed), other.remembers, &other.loans);
-        same_settings && paths.len() == others.len() && self.paths().all(same)
+        same_settings && self.sizes == other.sizes && paths.len() == others.len() && self.paths().all(same)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{Mark, Step, Trial};
 use crate::amount::{Amount, Holdings, Limits, Resource};
@@ -88,13 +89,28 @@ impl<'a> Trial<'a> {
         self.is_limited && self.limits(queue).iter().any(|bound| bound.names_models)
     }
 
+    /// How many devices of a model, in thousandths, so many tasks may draw by an alternative.
+    pub(in crate::plan) fn more_of<'m>(
+        &self,
+        (alternative, tasks): (&'m Alternative, u32),
+        exclusive: bool,
+    ) -> impl Fn(&str) -> i64 + use<'m> {
+        let ask = alternative.devices.as_ref();
+        let each = ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
+        let sizes = exclusive.then(|| Arc::clone(self.capacity.sizes()));
+        move |model| {
+            let each = sizes.as_ref().map_or(each, |sizes| sizes.most_of_model(alternative, model));
+            each * i64::from(tasks)
+        }
+    }
+
     /// The models of which a queue may not take so many more devices (milli).
-    pub(in crate::plan) fn closed_models(&self, queue: &str, more_milli: i64) -> Vec<String> {
+    pub(in crate::plan) fn closed_models(&self, queue: &str, more: &impl Fn(&str) -> i64) -> Vec<String> {
         if !self.is_limited {
             return Vec::new();
         }
         let closed = |bound: &Bound, resource: &Resource, limit: &Amount| match resource {
-            Resource::Model(model) if !limit.allows(self.held_within(bound, resource) + more_milli) => {
+            Resource::Model(model) if !limit.allows(self.held_within(bound, resource) + more(model)) => {
                 Some(model.clone())
             }
             _ => None,
@@ -108,27 +124,27 @@ impl<'a> Trial<'a> {
 
     /// The models of which the job whose turn it is may not take so many more devices (milli), by what its queue may borrow or is
     /// guaranteed.
-    pub(in crate::plan) fn models_not_lent(&self, more_milli: i64) -> Vec<String> {
+    pub(in crate::plan) fn models_not_lent(&self, more: &impl Fn(&str) -> i64) -> Vec<String> {
         let model_of = |id: &DeviceId| self.state.devices.get(id).map(|device| device.spec.model.as_str());
         let got = |model: &str| {
             let devices = self.gang_tasks().flat_map(|placement| &placement.devices);
             let of_model = devices.filter(|(id, _)| model_of(id) == Some(model));
             of_model.map(|(_, draw)| i64::from(draw.milli)).sum()
         };
-        self.not_lent.models(more_milli, got).map(|(model, _)| model.to_owned()).collect()
+        self.not_lent.models(more, got).map(|(model, _)| model.to_owned()).collect()
     }
 
     /// What closes one of the models by which an alternative may be served, or all of them (`all`), if anything does.
     pub(in crate::plan) fn what_closes(
         &self,
-        queue: &str,
+        spec: &JobSpec,
         (alternative, tasks): (&Alternative, u32),
         all: bool,
     ) -> Option<Reason> {
-        let ask = alternative.devices.as_ref()?;
-        let more = i64::from(ask.count) * i64::from(tasks) * i64::from(ask.milli());
-        let limited = self.closed_models(queue, more);
-        let not_lent: Vec<(&str, &Reason)> = self.not_lent.models(more, |_| 0).collect();
+        let (ask, queue) = (alternative.devices.as_ref()?, spec.stand());
+        let more = self.more_of((alternative, tasks), spec.exclusive);
+        let limited = self.closed_models(queue, &more);
+        let not_lent: Vec<(&str, &Reason)> = self.not_lent.models(&more, |_| 0).collect();
         let closed: Vec<String> =
             limited.iter().cloned().chain(not_lent.iter().map(|(model, _)| (*model).to_owned())).collect();
         if all {
@@ -137,15 +153,15 @@ impl<'a> Trial<'a> {
         let may_serve =
             |model: &str| ask.class.models.is_empty() || ask.class.models.iter().any(|it| it == model);
         let of_limit = limited.into_iter().filter(|model| may_serve(model));
-        let mut of_limit = of_limit.filter_map(|model| self.limit_of(queue, model, more));
+        let mut of_limit = of_limit.filter_map(|model| self.limit_of(queue, &model, more(&model)));
         let lent =
             || not_lent.iter().find(|(model, _)| may_serve(model)).map(|(_, reason)| (*reason).clone());
         of_limit.next().or_else(lent)
     }
 
     /// The limit by which a queue may not take so many more devices of a model.
-    fn limit_of(&self, queue: &str, model: String, more: i64) -> Option<Reason> {
-        let resource = Resource::Model(model);
+    fn limit_of(&self, queue: &str, model: &str, more: i64) -> Option<Reason> {
+        let resource = Resource::Model(model.to_owned());
         let limits = self.limits(queue);
         let limits = limits.iter();
         let limits = limits.filter_map(|bound| Some((bound, bound.limits.get(&resource)?)));
@@ -235,6 +251,11 @@ impl<'a> Trial<'a> {
 
     /// The limit that is exceeded now, if one is; what was taken since the mark is what the job asks for.
     pub(in crate::plan) fn exceeded_since(&self, mark: Mark, queue: &str) -> Option<Reason> {
+        let drawn = || self.taken_since(mark).map(Placement::milli).sum();
+        // A task that asks for no device and gets all of its node draws some.
+        if let Some(spent) = (!self.spent.is_empty()).then(|| self.spent_by(queue, drawn())).flatten() {
+            return Some(spent.clone());
+        }
         let (path, resource, limit) = self.over(queue, 0)?;
         let asked = self.taken_since(mark).map(|placement| self.amounts(placement).of(resource)).sum();
         Some(Reason::limit(path, resource.clone(), (limit, asked)))

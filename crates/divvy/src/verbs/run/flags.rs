@@ -58,7 +58,7 @@ pub(crate) struct Run {
     /// Wait for capacity that the pool does not have
     #[arg(long, help_heading = "What it needs")]
     wait_for_capacity: bool,
-    /// Nobody else on its nodes
+    /// Nobody else on its nodes: it gets, and is charged for, all that they have
     #[arg(long, help_heading = "What it needs")]
     exclusive: bool,
 

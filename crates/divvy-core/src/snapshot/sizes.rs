@@ -1,0 +1,165 @@
+//! How large the nodes are: a task that wants its node for itself gets all of it, and how much that is is known only once it has
+//! a place.
+
+use std::sync::Arc;
+
+use super::Snapshot;
+use crate::amount::Resource;
+use crate::model::ask::Alternative;
+use crate::model::device::{DeviceSpec, WHOLE_MILLI};
+use crate::state::State;
+
+/// The largest nodes of the pool: each has more of something than any other. What can be given out of them now does not matter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Sizes {
+    /// A device of each kind, by the kind's place.
+    kinds: Vec<DeviceSpec>,
+    /// In their order, so that it does not matter which was seen first.
+    largest: Vec<Size>,
+}
+
+/// What a node has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Size {
+    pub(super) cpu_milli: i64,
+    pub(super) memory_bytes: i64,
+    /// Devices by the place of their kind, in that order.
+    pub(super) devices: Vec<(usize, u32)>,
+}
+
+impl Size {
+    /// Whether it has no less of anything.
+    fn covers(&self, other: &Self) -> bool {
+        let has =
+            |(kind, count): &(usize, u32)| self.devices.iter().any(|(own, has)| own == kind && has >= count);
+        self.cpu_milli >= other.cpu_milli
+            && self.memory_bytes >= other.memory_bytes
+            && other.devices.iter().all(has)
+    }
+}
+
+impl Sizes {
+    /// Whether this is nothing new.
+    pub(super) fn cover(&self, size: &Size) -> bool {
+        self.largest.iter().any(|known| known.covers(size))
+    }
+
+    /// Notes a node; `kinds` are devices of the kinds that are known, by their places.
+    pub(super) fn note(&mut self, size: Size, kinds: impl Iterator<Item = DeviceSpec>) {
+        let known = self.kinds.len();
+        self.kinds.extend(kinds.skip(known));
+        if self.cover(&size) {
+            return;
+        }
+        self.largest.retain(|known| !size.covers(known));
+        let place = self.largest.partition_point(|known| *known < size);
+        self.largest.insert(place, size);
+    }
+
+    /// The most of a resource that a task may get by this alternative if it gets all of a node. Where several models would do, it
+    /// asks for none of them by name.
+    pub(crate) fn most(&self, alternative: &Alternative, resource: &Resource) -> i64 {
+        let will_do = self.largest.iter().filter(|size| self.has_room(size, alternative));
+        will_do.map(|size| self.amount(size, alternative, resource)).max().unwrap_or(0)
+    }
+
+    /// Likewise of devices of a model, in thousandths, whether it asks for that model by name or not.
+    pub(crate) fn most_of_model(&self, alternative: &Alternative, model: &str) -> i64 {
+        let will_do = self.largest.iter().filter(|size| self.has_room(size, alternative));
+        let of_model = will_do.map(|size| self.devices(size, |spec| spec.model == model));
+        of_model.max().unwrap_or(0) * i64::from(WHOLE_MILLI)
+    }
+
+    /// Whether a node of this size, if idle, has what is asked for.
+    fn has_room(&self, size: &Size, alternative: &Alternative) -> bool {
+        let has_devices = alternative
+            .devices
+            .as_ref()
+            .is_none_or(|ask| self.devices(size, |spec| ask.class.takes(spec)) >= i64::from(ask.count));
+        has_devices
+            && alternative.cpu_milli <= Some(size.cpu_milli)
+            && alternative.memory_bytes <= Some(size.memory_bytes)
+    }
+
+    fn devices(&self, size: &Size, counts: impl Fn(&DeviceSpec) -> bool) -> i64 {
+        let of_kind = size.devices.iter().filter(|(kind, _)| self.kinds.get(*kind).is_some_and(&counts));
+        of_kind.map(|(_, count)| i64::from(*count)).sum()
+    }
+
+    fn amount(&self, size: &Size, alternative: &Alternative, resource: &Resource) -> i64 {
+        let milli = |devices: i64| devices * i64::from(WHOLE_MILLI);
+        match resource {
+            Resource::Any => milli(self.devices(size, |_| true)),
+            Resource::Model(model) => {
+                let is_it = alternative
+                    .devices
+                    .as_ref()
+                    .is_some_and(|ask| matches!(&ask.class.models[..], [only] if only == model));
+                if is_it { milli(self.devices(size, |spec| spec.model == *model)) } else { 0 }
+            }
+            Resource::Cpu => size.cpu_milli,
+            Resource::Memory => size.memory_bytes,
+            Resource::Storage | Resource::Extended(_) => alternative.extras.of(resource),
+            Resource::Pods => 0,
+        }
+    }
+}
+
+impl Snapshot {
+    /// Follows a change of what nodes have: what jobs ask for that want nodes to themselves depends on it.
+    pub(super) fn size_anew(&mut self, state: &State) {
+        let sizes = self.capacity.sizes();
+        if Arc::ptr_eq(&self.shares.sizes, sizes) {
+            return;
+        }
+        let differs = self.shares.sizes != *sizes;
+        self.shares.sizes = Arc::clone(sizes);
+        if differs && self.waiting.classes.values().any(|class| class.example.exclusive) {
+            self.waiting.rebuild(state, &self.shares);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(cpu_milli: i64, devices: &[(usize, u32)]) -> Size {
+        Size { cpu_milli, memory_bytes: 1, devices: devices.to_vec() }
+    }
+
+    fn sizes(of: &[Size]) -> Sizes {
+        let kinds = ["a", "b"].map(|model| DeviceSpec { model: model.to_owned(), ..DeviceSpec::default() });
+        let mut sizes = Sizes::default();
+        of.iter().for_each(|size| sizes.note(size.clone(), kinds.iter().cloned()));
+        sizes
+    }
+
+    #[test]
+    fn only_nodes_that_have_more_of_something_are_kept_whichever_came_first() {
+        let all = [size(1, &[(0, 8)]), size(1, &[(0, 4)]), size(4, &[(0, 4)]), size(1, &[(1, 2)])];
+        let back: Vec<Size> = all.iter().rev().cloned().collect();
+        assert_eq!(sizes(&all), sizes(&back));
+        assert_eq!(sizes(&all).largest.len(), 3);
+    }
+
+    #[test]
+    fn a_task_gets_at_most_the_largest_node_that_will_do() {
+        use crate::model::ask::{DeviceAsk, DeviceClass, DrawAsk};
+        let sizes = sizes(&[size(1, &[(0, 8)]), size(4, &[(1, 4)])]);
+        let of_model = |model: &str, count| Alternative {
+            devices: Some(DeviceAsk::of(
+                DeviceClass { models: vec![model.to_owned()], ..DeviceClass::default() },
+                count,
+                DrawAsk::Whole,
+            )),
+            ..Alternative::default()
+        };
+        assert_eq!(sizes.most(&of_model("b", 1), &Resource::Any), 4000);
+        assert_eq!(sizes.most(&of_model("b", 1), &Resource::Model("b".into())), 4000);
+        assert_eq!(sizes.most(&of_model("b", 1), &Resource::Model("a".into())), 0);
+        assert_eq!(sizes.most(&of_model("b", 5), &Resource::Any), 0);
+        assert_eq!(sizes.most(&Alternative::default(), &Resource::Any), 8000);
+        assert_eq!(sizes.most(&Alternative::default(), &Resource::Cpu), 4);
+    }
+}

@@ -66,6 +66,32 @@ fn jobs_see_their_devices_by_uuid_and_an_empty_list_without_any() {
 }
 
 #[test]
+fn a_job_that_wants_its_node_for_itself_gets_all_of_it_and_is_told_so() {
+    let pool = Pool::start();
+    let gate = pool.gate("on");
+    let said = pool.divvy([
+        "run",
+        "-d",
+        "-g",
+        "1",
+        "--exclusive",
+        "--",
+        "sh",
+        "-c",
+        "echo $DIVVY_GPUS > on; exec sleep 1000",
+    ]);
+    assert!(said.err.contains("gets all of its node, such as 8 GPUs, "), "{said:?}");
+    assert_eq!(gate.await_job(), "8");
+    let id = said.out.trim();
+    let job = pool.job(id);
+    assert_eq!((&job["gpus"], job["devices"].as_array().unwrap().len()), (&json!(8), 8), "{job}");
+    let shown = pool.divvy(["show", id]);
+    assert!(shown.ok().contains("asks       1 × any GPU, a whole node for each task"), "{shown:?}");
+    let queues = pool.say("queues -o json").json();
+    assert_eq!(queues[0]["gpu_milli"], 8000, "{queues}");
+}
+
+#[test]
 fn a_detached_job_prints_its_id_alone_and_writes_where_it_was_submitted() {
     let pool = Pool::start();
     let id = pool.submit("-n train", "echo hello; pwd");

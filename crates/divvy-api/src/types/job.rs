@@ -256,6 +256,9 @@ pub struct JobDetail {
     /// What each task of a role asks for.
     #[serde(default)]
     pub roles: Vec<RoleDetail>,
+    /// Whether each task wants a node for itself, and gets all that it has.
+    #[serde(default)]
+    pub exclusive: bool,
     /// How long its user thinks that it runs.
     #[serde(default)]
     pub estimate_ms: Option<i64>,

@@ -184,6 +184,13 @@ pub struct DeviceClass {
     pub least_gb_s: Newer<u32>,
 }
 
+impl DeviceClass {
+    /// Whether it asks for a model by name, and for no other.
+    pub(crate) fn names_only(&self, model: &str) -> bool {
+        matches!(&self.models[..], [only] if only == model)
+    }
+}
+
 /// How much of each device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -91,10 +91,7 @@ impl Sizes {
         match resource {
             Resource::Any => milli(self.devices(size, |_| true)),
             Resource::Model(model) => {
-                let is_it = alternative
-                    .devices
-                    .as_ref()
-                    .is_some_and(|ask| matches!(&ask.class.models[..], [only] if only == model));
+                let is_it = alternative.devices.as_ref().is_some_and(|ask| ask.class.names_only(model));
                 if is_it { milli(self.devices(size, |spec| spec.model == *model)) } else { 0 }
             }
             Resource::Cpu => size.cpu_milli,

@@ -50,6 +50,7 @@ pub(crate) fn bare(job: api::Job) -> api::JobDetail {
         stop: None,
         checkpoint: None,
         resumable: false,
+        exclusive: false,
         saved_ms: None,
         stopped_for: None,
         isolation: None,
@@ -91,6 +92,7 @@ fn put_wanted(detail: &mut api::JobDetail, spec: &JobSpec, private: bool) {
     detail.requeue = requeue(spec.requeue).to_owned();
     detail.preemptible = spec.preemptible;
     detail.resumable = spec.resumable;
+    detail.exclusive = spec.exclusive;
     detail.checkpoint = spec.checkpoint.as_ref().map(|checkpoint| api::CheckpointDetail {
         notice: checkpoint.notice.clone(),
         grace_ms: checkpoint.grace_ms,

@@ -192,7 +192,7 @@ pub(crate) fn classes(ask: &Ask, between: &str) -> String {
 }
 
 /// Returns what is asked for, in words: `4 × h100`, `2 × h100 or 4 × l4`, `2 tasks of 4 × any GPU in one NVLink
-/// island`, `2 to 8 tasks of 1 × h100`, `cores only`.
+/// island`, `2 to 8 tasks of 1 × h100`, `1 × h100, a whole node for each task`, `cores only`.
 pub(crate) fn ask(spec: &JobSpec) -> String {
     let one = |role: &&divvy_core::model::gang::Role| {
         let devices = role.ask.alternatives.iter().filter_map(|ask| ask.devices.as_ref());
@@ -210,7 +210,8 @@ pub(crate) fn ask(spec: &JobSpec) -> String {
             (tasks, _) => format!("{tasks} tasks of {each}"),
         }
     };
-    spec.gang.roles().iter().map(one).collect::<Vec<_>>().join(", ")
+    let alone = if spec.exclusive { ", a whole node for each task" } else { "" };
+    spec.gang.roles().iter().map(one).collect::<Vec<_>>().join(", ") + alone
 }
 
 /// The answer for a job that waits.

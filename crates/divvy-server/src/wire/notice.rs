@@ -11,8 +11,11 @@ use divvy_core::state::State;
 /// Gangs with more tasks are not placed on paper just for a notice.
 const MOST_TASKS: u32 = 1000;
 
-/// Tells what tasks get where cores or memory are not given.
+/// Tells what tasks get where cores or memory are not given, and what comes with a node of one's own.
 pub(crate) fn shares(spec: &JobSpec, state: &State) -> Vec<String> {
+    if spec.exclusive {
+        return whole(spec, state).into_iter().collect();
+    }
     let roles = spec.gang.roles();
     let asks = || roles.iter().filter_map(|role| role.ask.alternatives.first().map(|ask| (role, ask)));
     if spec.gang.tasks() > MOST_TASKS
@@ -37,6 +40,26 @@ pub(crate) fn shares(spec: &JobSpec, state: &State) -> Vec<String> {
         );
     }
     told
+}
+
+/// Tells how much a task gets that gets all of a node: it may be more than what it asks for.
+fn whole(spec: &JobSpec, state: &State) -> Option<String> {
+    if spec.gang.tasks() > MOST_TASKS {
+        return None;
+    }
+    let placed = plan::would_place(state, &mut Snapshot::emptied(state), spec).ok()?;
+    let most = placed.iter().max_by_key(|placement| placement.devices.len())?;
+    let gpus = match most.devices.len() {
+        1 => "1 GPU".to_owned(),
+        count => format!("{count} GPUs"),
+    };
+    let (cores, memory) = (shown(&Resource::Cpu, most.cpu_milli), Bytes(most.memory_bytes));
+    let whose =
+        if spec.gang.most_tasks() > 1 { "each task gets all of its node" } else { "gets all of its node" };
+    Some(format!(
+        "{whose}, such as {gpus}, {cores} cores and {memory}; queue {} is charged for it",
+        spec.queue
+    ))
 }
 
 /// Tells which settings a job exceeds by itself: as things are set it never starts, whatever else ends.

@@ -67,8 +67,9 @@ pub(crate) fn open(
 ) -> api::Job {
     let spec = &job.spec;
     let (devices, nodes) = where_it_runs(state, run);
-    // A gang that grows and shrinks, or a job that may have different numbers of devices, shows what it has while it runs.
-    let varies = spec.gang.is_elastic() || spec.has_counts();
+    // A gang that grows and shrinks, or a job that may have different numbers of devices or gets all that its nodes have, shows what it
+    // has while it runs.
+    let varies = spec.gang.is_elastic() || spec.has_counts() || spec.exclusive;
     let grown = Some(run).filter(|run| varies && run.is_active());
     let milli = grown.map(|run| held(state, run).map(|placement| placement.milli()).sum());
     api::Job {

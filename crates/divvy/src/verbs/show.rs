@@ -113,6 +113,7 @@ impl Sheet {
             });
             parts.extend(role.cpu_milli.map(counted));
             parts.extend(role.memory_bytes.map(bytes));
+            parts.extend(detail.exclusive.then(|| "a whole node for each task".to_owned()));
             self.line("asks", parts.join(", "));
         }
         if detail.roles.is_empty() {

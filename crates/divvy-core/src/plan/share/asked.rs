@@ -46,11 +46,8 @@ impl Shares {
         let milli = devices.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
         let stated = match resource {
             Resource::Any => milli,
-            Resource::Model(model) => {
-                let is_it =
-                    devices.is_some_and(|ask| matches!(&ask.class.models[..], [only] if only == model));
-                if is_it { milli } else { 0 }
-            }
+            Resource::Model(model) if devices.is_some_and(|ask| ask.class.names_only(model)) => milli,
+            Resource::Model(_) => 0,
             Resource::Cpu => alternative.cpu_milli.unwrap_or(0),
             Resource::Memory => alternative.memory_bytes.unwrap_or(0),
             Resource::Storage | Resource::Extended(_) => alternative.extras.of(resource),

@@ -42,8 +42,6 @@ pub struct Capacity {
     /// Whether nodes are kept for any queue, and what those of them that are there have, by queue.
     pub(crate) keeps_nodes: bool,
     kept: BTreeMap<Arc<str>, Whole>,
-    /// The most milli-cores, and the most devices, of any node.
-    pub(crate) largest: (i64, usize),
     /// All that the largest nodes have.
     sizes: Arc<Sizes>,
     /// The nodes by their free devices.
@@ -257,7 +255,6 @@ impl Capacity {
         node.lanes = survey(&mut node.devices, numa == 1);
         node.fixed = fixed(node);
         self.is_tainted |= !node.face.taints.is_empty();
-        self.largest = (self.largest.0.max(node.cpu_milli.0), self.largest.1.max(node.devices.len()));
         for (index, device) in node.devices.iter().enumerate() {
             *entry(&mut self.places, device.id.0, (NOWHERE, NOWHERE)) = (place as u32, index as u32);
         }
@@ -283,9 +280,7 @@ impl Capacity {
             devices.sort_unstable();
         }
         let size = Size { cpu_milli: node.cpu_milli.0, memory_bytes: node.memory_bytes.0, devices };
-        if !sizes.cover(&size) {
-            Arc::make_mut(sizes).note(size, shelves.examples());
-        }
+        Sizes::note(sizes, size, shelves.examples());
     }
 
     /// How large the largest nodes are.

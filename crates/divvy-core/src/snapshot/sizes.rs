@@ -39,21 +39,25 @@ impl Size {
 }
 
 impl Sizes {
-    /// Whether this is nothing new.
-    pub(super) fn cover(&self, size: &Size) -> bool {
-        self.largest.iter().any(|known| known.covers(size))
-    }
-
-    /// Notes a node; `kinds` are devices of the kinds that are known, by their places.
-    pub(super) fn note(&mut self, size: Size, kinds: impl Iterator<Item = DeviceSpec>) {
-        let known = self.kinds.len();
-        self.kinds.extend(kinds.skip(known));
-        if self.cover(&size) {
+    /// Notes a node; `kinds` are devices of the kinds that are known, by their places. Nothing is copied for a node that is no larger
+    /// than those that are known.
+    pub(super) fn note(sizes: &mut Arc<Self>, size: Size, kinds: impl Iterator<Item = DeviceSpec>) {
+        if sizes.largest.iter().any(|known| known.covers(&size)) {
             return;
         }
-        self.largest.retain(|known| !size.covers(known));
-        let place = self.largest.partition_point(|known| *known < size);
-        self.largest.insert(place, size);
+        let Self { kinds: known, largest } = Arc::make_mut(sizes);
+        known.extend(kinds.skip(known.len()));
+        largest.retain(|known| !size.covers(known));
+        let place = largest.partition_point(|known| *known < size);
+        largest.insert(place, size);
+    }
+
+    /// The most milli-cores, and the most devices, of any node.
+    pub(crate) fn span(&self) -> (i64, i64) {
+        let devices = |size: &Size| size.devices.iter().map(|(_, count)| i64::from(*count)).sum::<i64>();
+        let most_cores = self.largest.iter().map(|size| size.cpu_milli).max();
+        let most_devices = self.largest.iter().map(devices).max();
+        (most_cores.unwrap_or(0), most_devices.unwrap_or(0))
     }
 
     /// The most of a resource that a task may get by this alternative if it gets all of a node. Where several models would do, it
@@ -127,9 +131,9 @@ mod tests {
 
     fn sizes(of: &[Size]) -> Sizes {
         let kinds = ["a", "b"].map(|model| DeviceSpec { model: model.to_owned(), ..DeviceSpec::default() });
-        let mut sizes = Sizes::default();
-        of.iter().for_each(|size| sizes.note(size.clone(), kinds.iter().cloned()));
-        sizes
+        let mut sizes = Arc::default();
+        of.iter().for_each(|size| Sizes::note(&mut sizes, size.clone(), kinds.iter().cloned()));
+        Arc::unwrap_or_clone(sizes)
     }
 
     #[test]
@@ -138,6 +142,7 @@ mod tests {
         let back: Vec<Size> = all.iter().rev().cloned().collect();
         assert_eq!(sizes(&all), sizes(&back));
         assert_eq!(sizes(&all).largest.len(), 3);
+        assert_eq!(sizes(&all).span(), (4, 8));
     }
 
     #[test]

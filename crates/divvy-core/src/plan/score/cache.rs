@@ -173,8 +173,8 @@ impl Scores {
             self.asked.clear();
         }
         self.prepare(rule);
-        let (cpu_milli, devices) = capacity.largest;
-        let scale = Scale { cpu_milli, devices_milli: 1000 * devices as i64 };
+        let (cpu_milli, devices) = capacity.sizes().span();
+        let scale = Scale { cpu_milli, devices_milli: 1000 * devices };
         let asked = rule.asked;
         let of_task = (asked.alternative, asked.spec.exclusive, asked.closed);
         let key = fingerprint(&(rule.score, (scale.cpu_milli, scale.devices_milli), of_task));

@@ -194,3 +194,41 @@ plan",
         "#]],
     );
 }
+
+#[test]
+fn a_gang_that_starts_on_small_nodes_grows_by_a_large_one_that_is_guaranteed_to_its_queue() {
+    // Where it starts, it holds four: with the eight by which it grows, no more than is guaranteed to its queue.
+    check(
+        "policy {half_life: none}
+node n1 8xh100
+node n2 8xh100
+node n3 4xh100
+node cpu 0xh100 cpu=64
+queue default guarantee=12
+queue b
+submit v b 8 tasks=2
+plan
+submit w default 8
+plan
+end v signal=15
+plan
+end w
+plan
+pass 30s
+submit e default 0 tasks=2..3 exclusive
+plan",
+        expect![[r#"
+            place v n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7 n2:0+n2:1+n2:2+n2:3+n2:4+n2:5+n2:6+n2:7
+            stop v Reclaimed by w
+            promise w n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+            ended v pending Reclaimed exit=143
+            place w n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+            wait DV-GANG: not all of its 2 tasks fit at once
+            ended w completed Exit exit=0
+            place v n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7 n2:0+n2:1+n2:2+n2:3+n2:4+n2:5+n2:6+n2:7
+            stop v Reclaimed by e
+            place e cpu n3:0+n3:1+n3:2+n3:3
+            promise e to grow n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+        "#]],
+    );
+}

@@ -423,19 +423,33 @@ pub(super) fn least_asked(state: &State, claimant: &Job, grows: bool) -> i64 {
     match (grows, claimant.spec.exclusive) {
         (true, _) => asked.min(1),
         (false, false) => claimant.spec.least_milli().max(asked.min(1)),
-        (false, true) => {
-            let of_role = |role: &&Role| {
-                let each = role.ask.alternatives.iter().map(|way| largest_for(state, way));
-                each.min().unwrap_or(0).saturating_mul(i64::from(role.minimum))
-            };
-            let roles = claimant.spec.gang.required_roles();
-            roles.iter().map(of_role).sum::<i64>().max(claimant.spec.least_milli())
-        }
+        (false, true) => least_alone(state, claimant).max(claimant.spec.least_milli()),
     }
 }
 
-/// The devices of the largest node that has what an alternative asks for, in thousandths.
-fn largest_for(state: &State, way: &Alternative) -> i64 {
+/// Likewise of a job that wants its nodes for itself. Where it may have more tasks than it needs, others may give way for the first of
+/// these as well: then it has a place, which may be on the smallest nodes that would do.
+fn least_alone(state: &State, claimant: &Job) -> i64 {
+    let gang = &claimant.spec.gang;
+    let nodes = |role: &Role| {
+        let each = role.ask.alternatives.iter().map(|way| nodes_for(state, way));
+        each.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1))).unwrap_or_default()
+    };
+    let required = gang.required_roles();
+    let all = |of: fn((i64, i64)) -> i64| -> i64 {
+        let of_role = |role: &&Role| of(nodes(role)).saturating_mul(i64::from(role.minimum));
+        required.iter().map(of_role).sum()
+    };
+    let (smallest, largest) = (all(|nodes| nodes.0), all(|nodes| nodes.1));
+    let one_more = gang.roles().into_iter().map(|role| nodes(role).1).min();
+    match one_more.filter(|_| gang.is_elastic()) {
+        Some(one_more) => largest.min(smallest.saturating_add(one_more)),
+        None => largest,
+    }
+}
+
+/// The devices of the smallest and of the largest node that has what an alternative asks for, in thousandths.
+fn nodes_for(state: &State, way: &Alternative) -> (i64, i64) {
     let has_room = |node: &Node| {
         node.state != NodeState::Gone
             && way.cpu_milli <= Some(node.spec.cpu_milli)
@@ -449,8 +463,12 @@ fn largest_for(state: &State, way: &Alternative) -> i64 {
         (*all, *good) = (*all + 1000, *good + i64::from(will_do));
     }
     let count = way.devices.as_ref().map_or(0, |ask| i64::from(ask.count));
-    let enough = nodes.values().filter(|(_, good)| *good >= count);
-    enough.map(|(all, _)| *all).max().unwrap_or(0)
+    let enough = nodes.into_values().filter(|(_, good)| *good >= count).map(|(all, _)| all);
+    let span = enough.fold(None, |span, all| {
+        let (least, most) = span.unwrap_or((all, all));
+        Some((all.min(least), all.max(most)))
+    });
+    span.unwrap_or_default()
 }
 
 /// The job to which another gives way.

@@ -297,6 +297,33 @@ fn by_the_walk_one_that_would_lose_its_work_gives_way_only_to_a_higher_priority(
 }
 
 #[test]
+fn by_the_walk_one_gives_way_to_those_before_it_alone_though_one_that_is_chosen_by_count_does_not_fit() {
+    let policy = "{share: none, preempt: walk, cool_down: none, starve_after: none}";
+    let first = "submit first default 1 model=a100 prio=high wait";
+    check(
+        policy,
+        &format!("node n1 4xh100\n{first}\nsubmit old default 4\nplan\npass 1h\nsubmit new default 2\nplan"),
+        expect![[r#"
+            place old n1:0+n1:1+n1:2+n1:3
+            wait DV-NO-SUCH-MODEL: the pool has no GPU like a100
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        "#]],
+    );
+    // Two that would take their only node from each other for ever.
+    check(
+        policy,
+        &format!(
+            "node n1 1xh100\n{first}\nsubmit pair default 0 array=0-1 exclusive\nplan\npass 1h\nplan\npass 1h\nplan"
+        ),
+        expect![[r#"
+            place pair_0 n1:0
+            wait DV-HOST-BUSY: no node has 1Gi of memory left
+            wait DV-NO-SUCH-MODEL: the pool has no GPU like a100
+        "#]],
+    );
+}
+
+#[test]
 fn nobody_takes_what_one_of_higher_priority_needs_beside_the_places_of_others_in_their_queue() {
     check(
         "{half_life: none}",

@@ -19,13 +19,27 @@ pub(super) struct Runner<'a> {
     pub(super) view: &'a RunView,
 }
 
-/// What is chosen, and what is not.
-#[derive(Default)]
+/// What the choice says of a job.
+pub(super) enum Choice<'a> {
+    /// It waits and is to run: so many of its members at most.
+    Starts(Head<'a>, usize),
+    /// It runs and is not to run on.
+    GivesWay(Runner<'a>),
+}
+
+impl<'a> Choice<'a> {
+    /// The job that gives way, if that is what is said.
+    pub(super) fn gives_way(&self) -> Option<Runner<'a>> {
+        match self {
+            Self::Starts(..) => None,
+            Self::GivesWay(runner) => Some(*runner),
+        }
+    }
+}
+
+/// What the choice says, in the order of the walk.
 pub(super) struct Chosen<'a> {
-    /// Waiting jobs that are to run, in order, and how many members at most.
-    pub(super) waiting: Vec<(Head<'a>, usize)>,
-    /// Running jobs that are not to run on, in order.
-    pub(super) victims: Vec<Runner<'a>>,
+    pub(super) choices: Vec<Choice<'a>>,
     now: Time,
 }
 
@@ -34,7 +48,7 @@ impl<'a> Chosen<'a> {
     /// was chosen by count and did not fit would take its places, and leave them to it, for ever.
     fn give_up(&mut self, runner: Runner<'a>) {
         if runner.view.placed_at < self.now && !runner.view.is_cooling(self.now) {
-            self.victims.push(runner);
+            self.choices.push(Choice::GivesWay(runner));
         }
     }
 }
@@ -68,7 +82,7 @@ pub(super) fn choose<'a>(
     };
     runners.sort_unstable_by_key(|runner| (runner.place, runner.job));
     budget.left_milli += runners.iter().map(|runner| runner.view.milli).sum::<i64>();
-    let mut chosen = Chosen { now, ..Chosen::default() };
+    let mut chosen = Chosen { choices: Vec::new(), now };
     let mut first = BTreeSet::new();
     if policy.guarantees_first {
         first = within_guarantees(state, (waiting, &runners), now, &mut budget, &mut chosen);
@@ -166,7 +180,7 @@ fn take<'a>(
                 let placed = chosen_before.unwrap_or(0);
                 let (members, next) = members(state, (key.number, placed), milli, budget.left_milli);
                 budget.left_milli -= milli * members as i64;
-                chosen.waiting.push((head, members));
+                chosen.choices.push(Choice::Starts(head, members));
                 if let Some(next) = next {
                     before.insert(key.number, placed + members);
                     merged.line.stand_again(head, next);
@@ -255,7 +269,7 @@ fn within_guarantees<'a>(
                 if head.view.milli <= budget.left_milli {
                     done.insert(head.key.number);
                     budget.left_milli -= head.view.milli;
-                    chosen.waiting.push((head, 1));
+                    chosen.choices.push(Choice::Starts(head, 1));
                 }
             }
         }

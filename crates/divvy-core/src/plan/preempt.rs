@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::choose::{self, Chosen, Runner};
+use super::choose::{self, Choice, Runner};
 use super::order::{self, Head, Line};
 use super::place;
 use super::quicken;
@@ -45,19 +45,13 @@ pub(super) fn walk<'a>(
         leavers.extend(stopped.iter().map(|runner| Leaver { cause: Cause::Starved, by, ..leaver(runner) }));
         places.push(place);
     }
-    let Chosen { waiting: chosen, victims, .. } =
-        choose::choose(state, trial.capacity(), (waiting, running), (now, &gone));
-    for victim in &victims {
+    let chosen = choose::choose(state, trial.capacity(), (waiting, running), (now, &gone));
+    let victims = || chosen.choices.iter().filter_map(Choice::gives_way);
+    for victim in victims() {
         held_by(state, &victim.view.live).for_each(|placement| trial.release(placement, &victim.view.queue));
     }
-    for (head, most) in chosen {
-        if victims.is_empty() && limit_stands(state, head.class) {
-            continue;
-        }
-        place_waiting(trial, (head, most), &mut places, verdicts);
-    }
-    let mut stays: BTreeSet<JobId> = victims.iter().map(|victim| victim.job).collect();
-    let stopped: Vec<Runner> = victims.into_iter().filter(|victim| !keeps_running(trial, victim)).collect();
+    let mut stays: BTreeSet<JobId> = victims().map(|victim| victim.job).collect();
+    let stopped = start_chosen(trial, &chosen.choices, &mut places, verdicts);
     fill(trial, (waiting, &stopped), now, &mut places, verdicts);
     stays.extend(gone);
     stays.extend(places.iter().map(|place| place.job));
@@ -70,6 +64,28 @@ pub(super) fn walk<'a>(
     places.iter_mut().flat_map(|place| &mut place.placements).for_each(|placement| trial.refresh(placement));
     let early = places.len();
     settle::settle(trial, (&leavers, &[]), (places, early, Vec::new()), plan);
+}
+
+/// Places the waiting jobs that are chosen, in order, and returns the running ones that give way. One whose places nobody before it in
+/// the order has taken keeps them: a job that was chosen by count and did not fit would leave them to one that stands behind, and two
+/// that stand alike could take them from each other for ever.
+fn start_chosen<'a>(
+    trial: &mut Trial<'a>,
+    choices: &[Choice<'a>],
+    places: &mut Vec<Place>,
+    verdicts: &mut Verdicts,
+) -> Vec<Runner<'a>> {
+    let nobody_goes = !choices.iter().any(|choice| choice.gives_way().is_some());
+    let mut stopped = Vec::new();
+    for choice in choices {
+        match *choice {
+            Choice::Starts(head, _) if nobody_goes && limit_stands(trial.state, head.class) => {}
+            Choice::Starts(head, most) => drop(place_waiting(trial, (head, most), places, verdicts)),
+            Choice::GivesWay(runner) if keeps_running(trial, &runner) => {}
+            Choice::GivesWay(runner) => stopped.push(runner),
+        }
+    }
+    stopped
 }
 
 /// Whether a class waits for a limit of its queue still: nothing was freed since it was judged.

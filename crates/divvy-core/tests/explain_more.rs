@@ -260,3 +260,31 @@ fn a_new_node_gives_a_task_the_memory_that_goes_with_its_gpus_in_this_pool() {
         "#]],
     );
 }
+
+#[test]
+fn a_limit_is_raised_by_what_others_behind_it_take_first() {
+    // What queue a may hold goes to the guarantee of a/b.
+    check(
+        "node n1 4xh100\nqueue a limit=0\nqueue a/b guarantee=2\nsubmit first a/b 1\nsubmit next a/b 1\nsubmit j a 1\nplan",
+        "j",
+        expect![[r#"
+            DV-QUEUE-LIMIT queue a has a limit of 0 GPUs, and it asks for 1
+                3 more GPUs of limit for a (to 3)
+            => 3 more GPUs of limit for a (to 3)
+        "#]],
+    );
+}
+
+#[test]
+fn a_limit_is_raised_by_the_whole_node_that_a_job_wants_for_itself() {
+    check(
+        "node n1 4xh100\nqueue x limit=3\nsubmit j x 1 exclusive wait\nplan",
+        "j",
+        expect![[r#"
+            DV-QUEUE-LIMIT queue x has a limit of 3 GPUs, and it asks for 4
+                submit it without --exclusive
+                1 more GPU of limit for x (to 4)
+            => submit it without --exclusive
+        "#]],
+    );
+}

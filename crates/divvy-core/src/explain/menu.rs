@@ -19,7 +19,7 @@ use crate::model::job::{JobSpec, JobState};
 use crate::model::node::NodeState;
 use crate::model::queue::{self, Budget, Nodes, Queue, lineage, milli_gpu_hours};
 use crate::plan;
-use crate::snapshot::{NodeView, Snapshot};
+use crate::snapshot::{ClassView, NodeView, Snapshot};
 use crate::state::{Dependable, Job, Runs, State};
 use crate::time::Time;
 
@@ -325,7 +325,7 @@ fn drawn(snapshot: &Snapshot, spec: &JobSpec) -> Vec<Holdings> {
         for role in &roles {
             let alternatives = &role.ask.alternatives;
             let Some(one) = alternatives.get(number).or(alternatives.last()) else { continue };
-            for (resource, amount) in drawn_by(snapshot, one) {
+            for (resource, amount) in drawn_by(snapshot, (one, spec.exclusive)) {
                 // A sum beyond all integers is more than any queue has.
                 let _ = drawn.change(&resource, amount.saturating_mul(i64::from(role.minimum)));
             }
@@ -335,12 +335,14 @@ fn drawn(snapshot: &Snapshot, spec: &JobSpec) -> Vec<Holdings> {
     (0..most).map(by).collect()
 }
 
-fn drawn_by(snapshot: &Snapshot, alternative: &Alternative) -> Vec<(Resource, i64)> {
+/// What one task draws; one that wants its node for itself draws all of it.
+fn drawn_by(snapshot: &Snapshot, (alternative, exclusive): (&Alternative, bool)) -> Vec<(Resource, i64)> {
     let ask = alternative.devices.as_ref();
     let milli = ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
     // Any of the models that would do may be the one that it gets.
     let named = ask.map(|ask| ask.class.models.iter().cloned().collect::<BTreeSet<_>>()).unwrap_or_default();
-    let models = if named.is_empty() && ask.is_some() { models(snapshot) } else { named };
+    let gets_any = ask.is_some() || exclusive;
+    let models = if named.is_empty() && gets_any { models(snapshot) } else { named };
     let memory = alternative.memory_bytes.unwrap_or_else(|| unsaid_memory(snapshot, alternative));
     let unsaid_cpu = if ask.is_none() { 1000 } else { 0 };
     let host = [
@@ -348,7 +350,29 @@ fn drawn_by(snapshot: &Snapshot, alternative: &Alternative) -> Vec<(Resource, i6
         (Resource::Cpu, alternative.cpu_milli.unwrap_or(unsaid_cpu)),
         (Resource::Memory, memory),
     ];
-    host.into_iter().chain(models.into_iter().map(|model| (Resource::Model(model), milli))).collect()
+    let stated = host.into_iter().chain(models.into_iter().map(|model| (Resource::Model(model), milli)));
+    let sizes = snapshot.capacity.sizes();
+    let whole = |resource: &Resource| match resource {
+        Resource::Model(model) => sizes.most_of_model(alternative, model),
+        other => sizes.most(alternative, other),
+    };
+    let drawn = stated.map(|(resource, stated)| {
+        let drawn = if exclusive { stated.max(whole(&resource)) } else { stated };
+        (resource, drawn)
+    });
+    drawn.collect()
+}
+
+/// How much of a resource all waiting jobs of a queue, and of those below it, draw at most.
+pub(super) fn asked_below(snapshot: &Snapshot, path: &str, resource: &Resource) -> i64 {
+    let is_below = |queue: &str| lineage(queue).any(|above| above == path);
+    let classes = snapshot.waiting.classes.values().filter(|class| is_below(&class.example.queue));
+    let of_class = |class: &ClassView| {
+        let ways = drawn(snapshot, &class.example);
+        let each = ways.iter().map(|drawn| drawn.of(resource)).max().unwrap_or(0);
+        each.saturating_mul(class.runs)
+    };
+    classes.map(of_class).fold(0, i64::saturating_add)
 }
 
 /// Raises of a queue on the job's own path: as much as the job needs beside what is held.

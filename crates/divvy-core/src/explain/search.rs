@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::change::{Change, Tier, merged};
+use super::change::{Change, Raise, Tier, merged};
 use super::edit::edited;
 use super::ends;
 use super::fix::{Fix, cost};
@@ -146,17 +146,26 @@ impl Search<'_> {
     }
 
     /// Where no few grants do it, because others take what they bring: all grants, and all ends, without those that are not needed.
+    /// Where these do not do it, either, limits are raised by what all ask for that wait behind them.
     fn all_that_can_be_granted(&mut self, relaxed: &Relaxed) -> Option<Fix> {
         let all = self.all_grants();
         if all.is_empty() {
             return None;
         }
+        self.granted(&all, relaxed).or_else(|| {
+            let for_all = self.with_limits_for_all(&all)?;
+            self.granted(&for_all, relaxed)
+        })
+    }
+
+    /// These grants, with all ends and edits that it takes, without what is not needed of them.
+    fn granted(&mut self, all: &[Change], relaxed: &Relaxed) -> Option<Fix> {
         // The few tries that this takes are spared for it.
         if !self.meter.is_scarce {
             self.meter.left = self.meter.left.max(SPARED);
         }
         let ends = if self.meter.is_scarce { Vec::new() } else { self.menu.ends.clone() };
-        let base = [&self.menu.waivers[..], &all].concat();
+        let base = [&self.menu.waivers[..], all].concat();
         let edits: Vec<&[Change]> =
             std::iter::once(&[][..]).chain(relaxed.iter().map(Vec::as_slice)).collect();
         let with_ends = [&[][..], &ends].into_iter().take(1 + usize::from(!ends.is_empty()));
@@ -184,6 +193,21 @@ impl Search<'_> {
             }
         }
         taken
+    }
+
+    /// The same grants, with limits under which all that wait behind them could run; `None` where that is nothing else, or where tries
+    /// are few.
+    fn with_limits_for_all(&self, grants: &[Change]) -> Option<Vec<Change>> {
+        let snapshot = self.world.snapshot();
+        let further = |grant: &Change| match grant {
+            Change::RaiseLimit(raise) => {
+                let more = menu::asked_below(snapshot, &raise.queue, &raise.resource);
+                Change::RaiseLimit(Raise { to: raise.to.saturating_add(more), ..raise.clone() })
+            }
+            other => other.clone(),
+        };
+        let further: Vec<Change> = grants.iter().filter(|_| !self.meter.is_scarce).map(further).collect();
+        (!further.is_empty() && further != grants).then_some(further)
     }
 
     pub(super) fn fix(&self, changes: &[Change]) -> Option<Fix> {

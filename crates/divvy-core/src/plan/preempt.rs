@@ -66,9 +66,9 @@ pub(super) fn walk<'a>(
     settle::settle(trial, (&leavers, &[]), (places, early, Vec::new()), plan);
 }
 
-/// Places the waiting jobs that are chosen, in order, and returns the running ones that give way. One whose places nobody before it in
-/// the order has taken keeps them: a job that was chosen by count and did not fit would leave them to one that stands behind, and two
-/// that stand alike could take them from each other for ever.
+/// Places the waiting jobs that are chosen, in order, and returns the running ones that give way: those whose places others have taken.
+/// One that loses all its work keeps its places as soon as its turn comes, if nobody before it has taken any: a job that was chosen by
+/// count and did not fit would leave them to one that stands behind, and two that stand alike could take them from each other for ever.
 fn start_chosen<'a>(
     trial: &mut Trial<'a>,
     choices: &[Choice<'a>],
@@ -81,10 +81,11 @@ fn start_chosen<'a>(
         match *choice {
             Choice::Starts(head, _) if nobody_goes && limit_stands(trial.state, head.class) => {}
             Choice::Starts(head, most) => drop(place_waiting(trial, (head, most), places, verdicts)),
-            Choice::GivesWay(runner) if keeps_running(trial, &runner) => {}
+            Choice::GivesWay(runner) if runner.view.loses_all() && keeps_running(trial, &runner) => {}
             Choice::GivesWay(runner) => stopped.push(runner),
         }
     }
+    stopped.retain(|runner| !keeps_running(trial, runner));
     stopped
 }
 

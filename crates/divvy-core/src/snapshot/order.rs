@@ -187,7 +187,7 @@ pub(crate) fn shrinks(policy: &Policy) -> bool {
 /// it would lose all its work each time, and two such jobs could take each other's places for ever without finishing.
 pub(crate) fn stands_fast(policy: &Policy, view: &RunView) -> bool {
     let changes = policy.preempt == Preempt::Walk && policy.order != Order::Arrival;
-    changes && !view.resumes && view.checkpointed_at.is_none()
+    changes && view.loses_all()
 }
 
 /// The place of a job that stands fast.

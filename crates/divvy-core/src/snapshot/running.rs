@@ -175,6 +175,11 @@ fn young_until(policy: &Policy, started_at: Option<Time>) -> Option<Time> {
 }
 
 impl RunView {
+    /// Whether it begins anew if it is stopped: it has saved nothing, and does not go on from where it was.
+    pub(crate) fn loses_all(&self) -> bool {
+        !self.resumes && self.checkpointed_at.is_none()
+    }
+
     fn of(state: &State, (job, run, id): (&Job, &Run, JobId)) -> Option<Self> {
         let gives_way = runs_on(run) && job.spec.preemptible;
         gives_way.then(|| Self {

@@ -51,6 +51,45 @@ plan",
 }
 
 #[test]
+fn a_job_that_was_to_move_and_does_not_end_holds_nothing_of_what_is_guaranteed_to_its_queue() {
+    check(
+        "node n0 4xh100 linked=2 numa=32:256,32:256 zone=z1 rack=r1
+node n1 4xh100 linked=0+1:2,1+2:1,2+3:2 cpu=32 mem=64 zone=z1 rack=r2
+queue a limit=6 guarantee=3
+queue c cpu=40 guarantee=2
+submit late c 2 prio=low limit=20m
+submit keeps a 1 tasks=2 prio=low fixed
+submit gives a 2 within=nvlink wait
+pass 5m
+node n2 2xa100 zone=z2 rack=r3
+submit moves c 1 tasks=3 spread=rack
+plan
+plan
+pass 5m
+plan
+end gives
+plan",
+        expect![[r#"
+            place gives n1:0+n1:1
+            place moves n0:0 n1:2 n2:0
+            place keeps n0:1 n0:2
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            stop moves Moved by late
+            promise moves n0:0 n2:0 n0:3
+            promise late n1:2+n1:3
+            overdue moves/0
+            overdue moves/1
+            overdue moves/2
+            stop gives Reclaimed by late
+            promise late n1:0+n1:1
+            ended gives pending Reclaimed exit=0
+            place late n1:0+n1:1
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
 fn what_becomes_free_goes_to_whom_a_stuck_task_was_promised() {
     check(
         "node n1 2xh100

@@ -506,6 +506,7 @@ impl Watch {
             .collect();
         for job in gone {
             self.drop_promise(job);
+            self.moves_no_more(state, job);
         }
         if state.promises.contains_key(&job) && !self.promises.contains_key(&job) {
             wrong.push(found("L7", format!("something is promised to job {job}, and nobody said so")));

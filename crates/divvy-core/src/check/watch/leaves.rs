@@ -20,6 +20,13 @@ impl Watch {
         }
     }
 
+    /// Notes that a job which was to move has no other place any more: what it is being stopped on, its queue loses.
+    pub(super) fn moves_no_more(&mut self, state: &State, job: JobId) {
+        let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
+        let moves: Vec<_> = live.iter().filter(|id| self.moving_out.contains(*id)).copied().collect();
+        self.leave(&moves);
+    }
+
     /// Notes in the books of the queues what is on its way out, once.
     pub(super) fn leave(&mut self, live: &[AllocationId]) {
         for id in live.iter().filter(|id| !self.leaving.contains(*id)).copied().collect::<Vec<_>>() {

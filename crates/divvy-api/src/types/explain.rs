@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::open::open_enum;
-use super::{JobState, LastEnd, Reason};
+use super::{ExpectedStart, JobState, LastEnd, Reason};
 
 open_enum! {
     /// What the last cycle found for a job, worst first.
@@ -110,18 +110,9 @@ pub struct Explain {
     /// Where it runs or ran.
     #[serde(default)]
     pub nodes: Vec<String>,
-    /// When it can be expected to start; null if nobody can say.
-    #[serde(default)]
-    pub expected_start_ms: Option<i64>,
-    /// In four cases of five it starts at this moment or later, …
-    #[serde(default)]
-    pub expected_start_low_ms: Option<i64>,
-    /// … and not after this one; null where that is beyond what was looked ahead.
-    #[serde(default)]
-    pub expected_start_high_ms: Option<i64>,
-    /// What the expected start is based on, or why there is none; empty for a job that does not wait.
-    #[serde(default)]
-    pub expected_start_by: String,
+    /// When it is expected to start, of a job that waits.
+    #[serde(flatten)]
+    pub start: ExpectedStart,
     /// When it should be over, by its user's word.
     #[serde(default)]
     pub deadline_ms: Option<i64>,

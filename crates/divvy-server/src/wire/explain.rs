@@ -237,14 +237,11 @@ pub(crate) fn waiting(
 /// Adds when the job is expected to start.
 pub(crate) fn with_start(explained: api::Explain, start: Answer) -> api::Explain {
     api::Explain {
-        expected_start_ms: start.at.map(|at| at.0),
-        expected_start_low_ms: start.low.map(|at| at.0),
-        expected_start_high_ms: start.high.map(|at| at.0),
-        expected_start_by: start.by,
         expected_end_ms: start
             .at
             .zip(explained.length_ms)
             .map(|(at, length_ms)| at.0.saturating_add(length_ms)),
+        start: row::expected_start(start),
         ..explained
     }
 }
@@ -294,10 +291,7 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
         next_member: None,
         submitted_ms: Some(job.submitted_at.0),
         nodes: row::where_it_runs(state, run).1,
-        expected_start_ms: None,
-        expected_start_low_ms: None,
-        expected_start_high_ms: None,
-        expected_start_by: String::new(),
+        start: api::ExpectedStart::default(),
         deadline_ms: job.spec.deadline.said().map(|at| at.0),
         length_ms: job.spec.known_length().map(|length| length.0),
         expected_end_ms: run.started_at.zip(job.spec.known_length()).map(|(at, length)| (at + length).0),
@@ -356,10 +350,7 @@ pub(crate) fn ended(
         next_member: None,
         submitted_ms: Some(attempt.submitted_at.0),
         nodes: attempt.nodes.clone(),
-        expected_start_ms: None,
-        expected_start_low_ms: None,
-        expected_start_high_ms: None,
-        expected_start_by: String::new(),
+        start: api::ExpectedStart::default(),
         deadline_ms: None,
         length_ms: None,
         expected_end_ms: None,
@@ -400,10 +391,7 @@ pub(crate) fn refused(state: &State, row: &api::Job) -> api::Explain {
         next_member: None,
         submitted_ms: Some(row.submitted_ms),
         nodes: Vec::new(),
-        expected_start_ms: None,
-        expected_start_low_ms: None,
-        expected_start_high_ms: None,
-        expected_start_by: String::new(),
+        start: api::ExpectedStart::default(),
         deadline_ms: None,
         length_ms: None,
         expected_end_ms: None,

@@ -156,7 +156,7 @@ pub(crate) fn expected_start(start: Answer) -> api::ExpectedStart {
         expected_start_ms: start.at.map(|at| at.0),
         expected_start_low_ms: start.low.map(|at| at.0),
         expected_start_high_ms: start.high.map(|at| at.0),
-        expected_start_by: Some(start.by),
+        expected_start_by: Some(start.by).filter(|by| !by.is_empty()),
     }
 }
 

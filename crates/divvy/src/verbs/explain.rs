@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use divvy_api::{
-    Cause, Displaced, Ended, Explain as Explained, GaveUp, JobState, MadeRoom, Room, Trial, Verdict, Way,
-    paths,
+    Cause, Displaced, Ended, ExpectedStart, Explain as Explained, GaveUp, JobState, MadeRoom, Room, Trial,
+    Verdict, Way, paths,
 };
 use serde_json::value::RawValue;
 
@@ -146,7 +146,7 @@ fn render(explained: &Explained, now_ms: i64) -> String {
     if let Some(room) = &explained.room {
         text += &labelled("room", &kept(room, now_ms));
     }
-    if let Some(start) = start(explained, now_ms) {
+    if let Some(start) = start(&explained.start, now_ms) {
         text += &labelled("when", &start);
     }
     if let Some(deadline) = deadline(explained, now_ms) {
@@ -189,13 +189,13 @@ fn kept(room: &Room, now_ms: i64) -> String {
 }
 
 /// `expected ≈ 14:20 (13:50–16:10), by 40 finished jobs like those that run`
-fn start(explained: &Explained, now_ms: i64) -> Option<String> {
-    let by = plain(&explained.expected_start_by);
-    let Some(at) = explained.expected_start_ms else {
+fn start(expected: &ExpectedStart, now_ms: i64) -> Option<String> {
+    let by = plain(expected.expected_start_by.as_deref().unwrap_or_default());
+    let Some(at) = expected.expected_start_ms else {
         return (!by.is_empty()).then(|| format!("expected: {by}"));
     };
     let by = if by.is_empty() { String::new() } else { format!(", {by}") };
-    let ends = (explained.expected_start_low_ms, explained.expected_start_high_ms);
+    let ends = (expected.expected_start_low_ms, expected.expected_start_high_ms);
     Some(format!("expected {}{by}", foreseen(at, ends, now_ms)))
 }
 

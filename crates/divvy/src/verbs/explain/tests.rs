@@ -163,26 +163,23 @@ fn a_deadline_says_whether_it_can_be_met() {
 
 #[test]
 fn the_expected_start_has_its_spread_and_what_it_rests_on_or_why_there_is_none() {
-    let by = "by 40 finished jobs like those that run".to_owned();
-    let expected = Explained {
+    let expected = ExpectedStart {
         expected_start_ms: Some(3_600_000),
         expected_start_low_ms: Some(3_000_000),
-        expected_start_by: by,
-        ..explained()
+        expected_start_by: Some("by 40 finished jobs like those that run".into()),
+        ..ExpectedStart::default()
     };
     let said = start(&expected, 0).unwrap();
     assert!(said.starts_with("expected ≈ ") && said.contains("–open), by 40 finished"), "{said}");
-    let high = Explained { expected_start_high_ms: Some(7_200_000), ..expected };
+    let high = ExpectedStart { expected_start_high_ms: Some(7_200_000), ..expected };
     assert_eq!(start(&high, 0).unwrap().matches(':').count(), 3);
-    let certain = Explained {
-        expected_start_low_ms: Some(7_200_000),
-        expected_start_ms: Some(7_200_000),
-        ..high.clone()
-    };
+    let (low, at) = (Some(7_200_000), Some(7_200_000));
+    let certain = ExpectedStart { expected_start_low_ms: low, expected_start_ms: at, ..high };
     assert!(!start(&certain, 0).unwrap().contains('–'));
-    let unknown = Explained { expected_start_by: "not known: nothing says".into(), ..explained() };
+    let why_not = Some("not known: nothing says".into());
+    let unknown = ExpectedStart { expected_start_by: why_not, ..ExpectedStart::default() };
     assert_eq!(start(&unknown, 0).unwrap(), "expected: not known: nothing says");
-    assert_eq!(start(&explained(), 0), None);
+    assert_eq!(start(&ExpectedStart::default(), 0), None);
 }
 
 #[test]

@@ -23,7 +23,6 @@ pub(crate) use running::Spot;
 pub use running::{QueueOf, RunView, Running};
 pub(crate) use sites::Lanes;
 pub(crate) use sizes::Sizes;
-pub(crate) use waiting::Counts;
 pub use waiting::{ClassView, Waiting};
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,6 +5,7 @@ use std::fmt;
 use super::change::{Change, Cost, Tier, merged};
 use super::ends::expected_end;
 use crate::id::JobId;
+use crate::model::ask::Alternative;
 use crate::model::job::JobSpec;
 use crate::state::State;
 use crate::time::Time;
@@ -57,10 +58,8 @@ impl Fix {
 pub fn cost(state: &State, spec: &JobSpec, change: &Change) -> Cost {
     let none = Cost::default();
     let role = |name: &str| spec.gang.roles().into_iter().find(|role| role.name == *name);
-    let devices = |name: &str| {
-        let ask = role(name).and_then(|role| role.ask.alternatives.first()?.devices.as_ref());
-        ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()))
-    };
+    let devices =
+        |name: &str| role(name).and_then(|role| role.ask.alternatives.first()).map_or(0, Alternative::milli);
     let grant = |granted: i64| Cost { grants: 1, granted, ..none };
     match change {
         change if change.is_waiver() => Cost { waived: 1, ..none },

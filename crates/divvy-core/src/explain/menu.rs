@@ -335,32 +335,27 @@ fn drawn(snapshot: &Snapshot, spec: &JobSpec) -> Vec<Holdings> {
     (0..most).map(by).collect()
 }
 
-/// What one task draws; one that wants its node for itself draws all of it.
+/// What one task draws at most; one that wants its node for itself draws all of it.
 fn drawn_by(snapshot: &Snapshot, (alternative, exclusive): (&Alternative, bool)) -> Vec<(Resource, i64)> {
     let ask = alternative.devices.as_ref();
-    let milli = ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
     // Any of the models that would do may be the one that it gets.
     let named = ask.map(|ask| ask.class.models.iter().cloned().collect::<BTreeSet<_>>()).unwrap_or_default();
     let gets_any = ask.is_some() || exclusive;
     let models = if named.is_empty() && gets_any { models(snapshot) } else { named };
-    let memory = alternative.memory_bytes.unwrap_or_else(|| unsaid_memory(snapshot, alternative));
-    let unsaid_cpu = if ask.is_none() { 1000 } else { 0 };
-    let host = [
-        (Resource::Any, milli),
-        (Resource::Cpu, alternative.cpu_milli.unwrap_or(unsaid_cpu)),
-        (Resource::Memory, memory),
-    ];
-    let stated = host.into_iter().chain(models.into_iter().map(|model| (Resource::Model(model), milli)));
-    let sizes = snapshot.capacity.sizes();
-    let whole = |resource: &Resource| match resource {
-        Resource::Model(model) => sizes.most_of_model(alternative, model),
-        other => sizes.most(alternative, other),
-    };
-    let drawn = stated.map(|(resource, stated)| {
-        let drawn = if exclusive { stated.max(whole(&resource)) } else { stated };
+    let unsaid = |stated: Option<i64>, unsaid: i64| if stated.is_none() { unsaid } else { 0 };
+    let unsaid_cpu = unsaid(alternative.cpu_milli, if ask.is_none() { 1000 } else { 0 });
+    let unsaid_memory = unsaid(alternative.memory_bytes, unsaid_memory(snapshot, alternative));
+    let (sizes, task) = (snapshot.capacity.sizes(), (alternative, exclusive));
+    let host = [(Resource::Any, 0), (Resource::Cpu, unsaid_cpu), (Resource::Memory, unsaid_memory)];
+    let host = host.into_iter().map(|(resource, least)| {
+        let drawn = sizes.asked(task, &resource).max(least);
         (resource, drawn)
     });
-    drawn.collect()
+    let models = models.into_iter().map(|model| {
+        let drawn = sizes.drawn_of_model(task, &model).max(alternative.milli());
+        (Resource::Model(model), drawn)
+    });
+    host.chain(models).collect()
 }
 
 /// How much of a resource all waiting jobs of a queue, and of those below it, draw at most.

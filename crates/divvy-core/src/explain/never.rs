@@ -78,14 +78,13 @@ fn unsaid(snapshot: &Snapshot, of: impl Fn(&NodeView) -> i64) -> i64 {
 
 fn drawn(snapshot: &Snapshot, one: &Alternative, resource: &Resource) -> i64 {
     let devices = one.devices.as_ref();
-    let milli = || devices.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
     match resource {
-        Resource::Any => milli(),
+        Resource::Any => one.milli(),
         Resource::Model(model) => {
             let right = snapshot.capacity.nodes.iter().flat_map(|node| &node.devices);
             let right = right.filter(|device| devices.is_some_and(|ask| ask.class.takes(&device.spec)));
             let models: BTreeSet<&str> = right.map(|device| device.spec.model.as_str()).collect();
-            if models.len() == 1 && models.contains(model.as_str()) { milli() } else { 0 }
+            if models.len() == 1 && models.contains(model.as_str()) { one.milli() } else { 0 }
         }
         Resource::Cpu => one.cpu_milli.unwrap_or_else(|| match devices {
             Some(_) => 0,

@@ -16,6 +16,7 @@ use super::island::{IslandAsk, IslandLevel};
 use super::models::Models;
 use super::newer::Newer;
 use super::ways::MOST_WAYS;
+use crate::amount::Resource;
 
 /// What a task needs. The alternatives are in order of preference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,12 +119,32 @@ fn full_speed() -> u32 {
 }
 
 impl Alternative {
-    /// Thousandths of devices that a task draws by it; a partition counts for none.
+    /// Thousandths of devices that a task asks for by it.
     pub fn milli(&self) -> i64 {
-        self.devices.as_ref().map_or(0, |ask| match ask.draw {
-            DrawAsk::Partition(_) => 0,
-            _ => i64::from(ask.count) * i64::from(ask.milli()),
-        })
+        self.devices.as_ref().map_or(0, DeviceAsk::milli_of_all)
+    }
+
+    /// Whether it takes devices of this model only, by name.
+    pub fn names_only(&self, model: &str) -> bool {
+        self.devices.as_ref().is_some_and(|ask| ask.class.names_only(model))
+    }
+
+    /// How much of a resource a task asks for by it. Where several models would do, it asks for none of them by name.
+    pub fn amount(&self, resource: &Resource) -> i64 {
+        match resource {
+            Resource::Any => self.milli(),
+            Resource::Model(model) => {
+                if self.names_only(model) {
+                    self.milli()
+                } else {
+                    0
+                }
+            }
+            Resource::Cpu => self.cpu_milli.unwrap_or(0),
+            Resource::Memory => self.memory_bytes.unwrap_or(0),
+            Resource::Storage | Resource::Extended(_) => self.extras.of(resource),
+            Resource::Pods => 0,
+        }
     }
 }
 
@@ -158,6 +179,11 @@ impl DeviceAsk {
             DrawAsk::Share { milli, .. } => milli,
             DrawAsk::Whole | DrawAsk::Partition(_) => WHOLE_MILLI,
         }
+    }
+
+    /// Thousandths of all its devices.
+    pub fn milli_of_all(&self) -> i64 {
+        i64::from(self.count) * i64::from(self.milli())
     }
 }
 

@@ -185,9 +185,8 @@ impl Models {
         let ways = roles.iter().map(|role| {
             let of = |alternative: &Alternative| {
                 let ask = alternative.devices.as_ref();
-                let milli = ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
                 let models = ask.map(|ask| fair.trial.models_of(&ask.class)).unwrap_or_default();
-                OneOf { tasks: i64::from(role.minimum), milli, models }
+                OneOf { tasks: i64::from(role.minimum), milli: alternative.milli(), models }
             };
             role.ask.alternatives.iter().map(of).collect()
         });

@@ -21,7 +21,7 @@ use super::trial::{Mark, Scope};
 use super::victims;
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
-use crate::model::ask::{DeviceAsk, DeviceClass};
+use crate::model::ask::{Alternative, DeviceAsk, DeviceClass};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::{Group, Role};
 use crate::model::job::{Cause, JobSpec};
@@ -116,7 +116,7 @@ fn has_room(fair: &Fair, spec: &JobSpec, number: usize, is_owed: bool) -> bool {
         if !shares && (shelves.free() < devices || shelves.of(Some(ask)).free() < devices) {
             return false;
         }
-        let asked = i64::from(role.minimum) * i64::from(ask.count) * i64::from(ask.milli());
+        let asked = i64::from(role.minimum) * ask.milli_of_all();
         let nodes = fair.trial.capacity().nodes.iter().filter(|node| node.takes_tasks);
         nodes.map(|node| free_milli(node, ask)).sum::<i64>() >= asked
     })
@@ -268,10 +268,7 @@ fn ways(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> V
 /// A job of one task of the role whose tasks ask for the most devices; `None` where all roles of the gang ask for as many.
 fn widest_task(spec: &JobSpec) -> Option<JobSpec> {
     let roles = spec.gang.required_roles();
-    let milli = |role: &&Role| {
-        let ask = role.ask.alternatives.first().and_then(|one| one.devices.as_ref());
-        ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()))
-    };
+    let milli = |role: &&Role| role.ask.alternatives.first().map_or(0, Alternative::milli);
     let least = roles.iter().map(milli).min()?;
     let widest = roles.iter().copied().max_by_key(milli).filter(|widest| milli(widest) > least)?;
     let one = Group::Role(Role { minimum: 1, maximum: 1, ..widest.clone() });

@@ -220,6 +220,9 @@ fn planned(state: &State, snapshot: &mut Snapshot, now: Time, reserves: bool) ->
     let goes_on = may_grow || sooner::may_be_sooner(state) || snapshot.running.may_quicken(state);
     let anyone = !snapshot.waiting.is_empty() || goes_on;
     let in_turns = state.policy.divides() && anyone;
+    if in_turns && state.remembers() {
+        snapshot.shares.note_missed(state);
+    }
     let shares = in_turns.then(|| share::Shares::at(state, snapshot, now));
     plan.due = past::changed_dues(state, (&snapshot.waiting, shares.as_ref()));
     let to_come = state.reservations.iter().filter(|kept| !kept.began).map(|kept| kept.from);

@@ -2,6 +2,7 @@
 //! what is due now is noted for later.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::share::{POOL, QueueShare, Shares};
 use crate::snapshot::Waiting;
@@ -20,31 +21,53 @@ pub(super) fn aim(state: &State, shares: &mut Shares) {
     if !shares.remembers {
         return;
     }
-    let mut credits = credits(state, shares);
-    for place in (1..shares.queues.len()).rev() {
-        credits[shares.queues[place].parent] += credits[place];
-        let more = credits[place] / i128::from(state.policy.catch_up_ms.max(1));
-        let QueueShare { due, keeps, target, guarantee, .. } = &mut shares.queues[place];
-        let aimed =
-            i64::try_from(i128::from(due[ANY]) + more).unwrap_or(if more < 0 { i64::MIN } else { i64::MAX });
-        keeps[ANY] = aimed;
-        target[ANY] = aimed.max(guarantee[ANY].min(due[ANY]));
+    shares.note_missed(state);
+    let missed = Arc::clone(&shares.missed.of_queues);
+    for (queue, more) in shares.queues.iter_mut().zip(missed.iter()).skip(1) {
+        let QueueShare { due, keeps, target, guarantee, .. } = queue;
+        keeps[ANY] = due[ANY].saturating_add(*more);
+        target[ANY] = keeps[ANY].max(guarantee[ANY].min(due[ANY]));
     }
 }
 
-/// What the own jobs of each queue missed.
-fn credits(state: &State, shares: &Shares) -> Vec<i128> {
-    let mut credits = vec![0i128; shares.queues.len()];
-    let mut places = shares.in_order();
-    for (path, record) in state.past.records() {
-        if let Some(place) = places.place(path) {
-            credits[place] += record.credit_milli_ms;
+/// What queues missed, with those below them: as much as each is to hold more, in thousandths of devices, to catch up in time. It stands
+/// until the past changes, so a tree keeps it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Missed {
+    /// By place.
+    of_queues: Arc<Vec<i64>>,
+    /// Of which past, and for how long a time to catch up.
+    as_of: Option<(u64, i64)>,
+}
+
+impl Missed {
+    fn of(state: &State, shares: &Shares) -> Vec<i64> {
+        let mut credits = vec![0i128; shares.queues.len()];
+        let mut places = shares.in_order();
+        for (path, record) in state.past.records() {
+            if let Some(place) = places.place(path) {
+                credits[place] += record.credit_milli_ms;
+            }
         }
+        for place in (1..credits.len()).rev() {
+            credits[shares.queues[place].parent] += credits[place];
+        }
+        let more = |credit: i128| credit / i128::from(state.policy.catch_up_ms.max(1));
+        let most = |more: i128| if more < 0 { i64::MIN } else { i64::MAX };
+        credits.into_iter().map(more).map(|more| i64::try_from(more).unwrap_or(most(more))).collect()
     }
-    credits
 }
 
 impl Shares {
+    /// Notes what queues missed, if that is not known.
+    pub(super) fn note_missed(&mut self, state: &State) {
+        let as_of = state.past.digest().map(|past| (past, state.policy.catch_up_ms));
+        let is_known = as_of.is_some() && self.missed.as_of == as_of;
+        if !is_known || self.missed.of_queues.len() != self.queues.len() {
+            self.missed = Missed { of_queues: Arc::new(Missed::of(state, self)), as_of };
+        }
+    }
+
     /// Whether a queue, and each above it, is to hold so much more; always where the past does not count.
     pub(super) fn owes(&self, place: usize, asked: &[i64]) -> bool {
         let stays = |place: usize| {

@@ -31,7 +31,7 @@ use scarce::Scarce;
 use super::Entitlement;
 use super::calendar;
 use super::loans::Loans;
-use super::past;
+use super::past::{self, Missed};
 use super::reclaim::Stated;
 use super::settle::held_by;
 use crate::amount::{Amount, Limits, Resource};
@@ -73,6 +73,8 @@ pub(crate) struct Shares {
     scarce: Option<Scarce>,
     /// How large the largest nodes are.
     pub(crate) sizes: Arc<Sizes>,
+    /// What queues missed, as far as that is known.
+    pub(super) missed: Missed,
 }
 
 /// A queue and what is due to it.
@@ -218,6 +220,7 @@ impl Shares {
             loans: None,
             scarce: None,
             sizes: Arc::clone(capacity.sizes()),
+            missed: Missed::default(),
         };
         let mut by_path: BTreeMap<String, usize> = BTreeMap::new();
         shares.add(&Queue::named(""), POOL);

@@ -25,8 +25,7 @@ const MOST_CLASSES: usize = 32;
 /// work in that way before. Otherwise two jobs that cannot save their work could take each other's places and never be done.
 pub(super) fn may_take(state: &State, id: JobId) -> bool {
     let Some((job, run)) = state.jobs.get(&id.number).zip(state.run(id)) else { return false };
-    let saves = job.spec.saves() || run.checkpointed_at.is_some();
-    saves || run.last_end.as_ref().is_none_or(|end| end.cause != Cause::Starved)
+    !run.loses_all(&job.spec) || run.last_end.as_ref().is_none_or(|end| end.cause != Cause::Starved)
 }
 
 /// The jobs that have not run for long enough, the longest first: one of each class.

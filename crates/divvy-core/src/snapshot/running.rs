@@ -367,7 +367,7 @@ fn gains(from_percent: u32, to_percent: u32, by_percent: u32) -> bool {
 /// When a run has redone what those before it did in vain, where the last of them made room for others.
 fn redone_at(job: &Job, run: &Run) -> Option<Time> {
     let made_room = run.last_end.as_ref().is_some_and(|end| end.cause.is_planned());
-    let lost = made_room && run.attained_ms > 0 && !job.spec.saves() && run.checkpointed_at.is_none();
+    let lost = made_room && run.attained_ms > 0 && run.loses_all(&job.spec);
     lost.then(|| run.started_at.map_or(Time(i64::MAX), |started| started + Span(run.attained_ms)))
 }
 

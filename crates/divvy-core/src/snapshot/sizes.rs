@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Snapshot;
 use crate::amount::Resource;
-use crate::model::ask::Alternative;
+use crate::model::ask::{Alternative, DeviceClass};
 use crate::model::device::{DeviceSpec, WHOLE_MILLI};
 use crate::state::State;
 
@@ -60,48 +60,57 @@ impl Sizes {
         (most_cores.unwrap_or(0), most_devices.unwrap_or(0))
     }
 
-    /// The most of a resource that a task may get by this alternative if it gets all of a node. Where several models would do, it
-    /// asks for none of them by name.
-    pub(crate) fn most(&self, alternative: &Alternative, resource: &Resource) -> i64 {
-        let will_do = self.largest.iter().filter(|size| self.has_room(size, alternative));
-        will_do.map(|size| self.amount(size, alternative, resource)).max().unwrap_or(0)
+    /// How much of a resource a task asks for by an alternative; one that wants its node for itself (`exclusive`) asks for all of the
+    /// largest that would do. Where several models would do, it asks for none of them by name.
+    pub(crate) fn asked(&self, (alternative, exclusive): (&Alternative, bool), resource: &Resource) -> i64 {
+        let stated = alternative.amount(resource);
+        let goes_by_name = match resource {
+            Resource::Model(model) => alternative.names_only(model),
+            _ => true,
+        };
+        if !exclusive || !goes_by_name {
+            return stated;
+        }
+        stated.max(self.largest(alternative, |size| self.amount(size, resource)))
     }
 
-    /// Likewise of devices of a model, in thousandths, whether it asks for that model by name or not.
-    pub(crate) fn most_of_model(&self, alternative: &Alternative, model: &str) -> i64 {
-        let will_do = self.largest.iter().filter(|size| self.has_room(size, alternative));
-        let of_model = will_do.map(|size| self.devices(size, |spec| spec.model == model));
-        of_model.max().unwrap_or(0) * i64::from(WHOLE_MILLI)
+    /// How many devices of a model, in thousandths, such a task may draw, whether it asks for that model by name or not.
+    pub(crate) fn drawn_of_model(&self, (alternative, exclusive): (&Alternative, bool), model: &str) -> i64 {
+        if !exclusive {
+            return alternative.milli();
+        }
+        self.largest(alternative, |size| self.milli(size, |spec| spec.model == model))
+    }
+
+    /// The most that a node has of something, of those that would do.
+    fn largest(&self, alternative: &Alternative, of: impl Fn(&Size) -> i64) -> i64 {
+        self.largest.iter().filter(|size| self.has_room(size, alternative)).map(of).max().unwrap_or(0)
     }
 
     /// Whether a node of this size, if idle, has what is asked for.
     fn has_room(&self, size: &Size, alternative: &Alternative) -> bool {
-        let has_devices = alternative
-            .devices
-            .as_ref()
-            .is_none_or(|ask| self.devices(size, |spec| ask.class.takes(spec)) >= i64::from(ask.count));
+        let has = |class: &DeviceClass| self.milli(size, |spec| class.takes(spec));
+        let whole = |count: u32| i64::from(count) * i64::from(WHOLE_MILLI);
+        let has_devices = alternative.devices.as_ref().is_none_or(|ask| has(&ask.class) >= whole(ask.count));
         has_devices
             && alternative.cpu_milli <= Some(size.cpu_milli)
             && alternative.memory_bytes <= Some(size.memory_bytes)
     }
 
-    fn devices(&self, size: &Size, counts: impl Fn(&DeviceSpec) -> bool) -> i64 {
+    /// Thousandths of devices of the kinds that count.
+    fn milli(&self, size: &Size, counts: impl Fn(&DeviceSpec) -> bool) -> i64 {
         let of_kind = size.devices.iter().filter(|(kind, _)| self.kinds.get(*kind).is_some_and(&counts));
-        of_kind.map(|(_, count)| i64::from(*count)).sum()
+        of_kind.map(|(_, count)| i64::from(*count)).sum::<i64>() * i64::from(WHOLE_MILLI)
     }
 
-    fn amount(&self, size: &Size, alternative: &Alternative, resource: &Resource) -> i64 {
-        let milli = |devices: i64| devices * i64::from(WHOLE_MILLI);
+    fn amount(&self, size: &Size, resource: &Resource) -> i64 {
         match resource {
-            Resource::Any => milli(self.devices(size, |_| true)),
-            Resource::Model(model) => {
-                let is_it = alternative.devices.as_ref().is_some_and(|ask| ask.class.names_only(model));
-                if is_it { milli(self.devices(size, |spec| spec.model == *model)) } else { 0 }
-            }
+            Resource::Any => self.milli(size, |_| true),
+            Resource::Model(model) => self.milli(size, |spec| spec.model == *model),
             Resource::Cpu => size.cpu_milli,
             Resource::Memory => size.memory_bytes,
-            Resource::Storage | Resource::Extended(_) => alternative.extras.of(resource),
-            Resource::Pods => 0,
+            // Not counted by node here: such a task gets what it asks for.
+            Resource::Storage | Resource::Extended(_) | Resource::Pods => 0,
         }
     }
 }
@@ -147,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_task_gets_at_most_the_largest_node_that_will_do() {
-        use crate::model::ask::{DeviceAsk, DeviceClass, DrawAsk};
+        use crate::model::ask::{DeviceAsk, DrawAsk};
         let sizes = sizes(&[size(1, &[(0, 8)]), size(4, &[(1, 4)])]);
         let of_model = |model: &str, count| Alternative {
             devices: Some(DeviceAsk::of(
@@ -157,11 +166,12 @@ mod tests {
             )),
             ..Alternative::default()
         };
-        assert_eq!(sizes.most(&of_model("b", 1), &Resource::Any), 4000);
-        assert_eq!(sizes.most(&of_model("b", 1), &Resource::Model("b".into())), 4000);
-        assert_eq!(sizes.most(&of_model("b", 1), &Resource::Model("a".into())), 0);
-        assert_eq!(sizes.most(&of_model("b", 5), &Resource::Any), 0);
-        assert_eq!(sizes.most(&Alternative::default(), &Resource::Any), 8000);
-        assert_eq!(sizes.most(&Alternative::default(), &Resource::Cpu), 4);
+        let asked = |one: &Alternative, resource: Resource| sizes.asked((one, true), &resource);
+        assert_eq!(asked(&of_model("b", 1), Resource::Any), 4000);
+        assert_eq!(asked(&of_model("b", 1), Resource::Model("b".into())), 4000);
+        assert_eq!(asked(&of_model("b", 1), Resource::Model("a".into())), 0);
+        assert_eq!(asked(&of_model("b", 5), Resource::Any), 5000);
+        assert_eq!(asked(&Alternative::default(), Resource::Any), 8000);
+        assert_eq!(asked(&Alternative::default(), Resource::Cpu), 4);
     }
 }

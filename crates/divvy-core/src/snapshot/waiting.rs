@@ -9,8 +9,7 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 
 use self::blocks::Blocks;
-pub(crate) use self::in_queue::Counts;
-use self::in_queue::InQueue;
+pub(crate) use self::in_queue::{InQueue, Uses};
 use super::order::{self, OrderKey};
 use crate::id::{ClassId, JobId};
 use crate::model::gang::Role;
@@ -30,6 +29,9 @@ pub struct Waiting {
     entries: Blocks<Entry>,
     /// The same classes by the places of their queues.
     queues: BTreeMap<usize, InQueue>,
+    /// What they could use, by the places of the queues: without those that could not start in an idle pool, and with them. A cycle reads
+    /// all of them, so they lie side by side.
+    uses: [Vec<Uses>; 2],
     /// Those of them without a verdict that lasts.
     untold: BTreeSet<ClassId>,
     /// Classes that have a verdict, though no job waits in them any more.
@@ -169,10 +171,12 @@ impl Waiting {
         let runs = job.waiting_count();
         class.runs += runs;
         queue.count(class, runs);
+        let place = class.queue;
         if is_new {
             queue.classes.insert(job.class);
             self.look_at_verdict(state, job.class);
         }
+        self.sum_up(place);
         self.entries.insert(job.number, (job.class, key, runs));
         if let Some(since) = state.policy.starve_after().and_then(|_| job.idle_since()) {
             self.idle.insert((since, job.number));
@@ -199,13 +203,25 @@ impl Waiting {
         view.jobs.remove(&key);
         view.runs -= runs;
         queue.count(view, -runs);
+        let place = view.queue;
         if view.jobs.is_empty() {
             queue.classes.remove(&class);
             if queue.classes.is_empty() {
-                self.queues.remove(&view.queue);
+                self.queues.remove(&place);
             }
             self.classes.remove(&class);
             self.look_at_verdict(state, class);
+        }
+        self.sum_up(place);
+    }
+
+    /// Adds up anew what the jobs of a queue could use.
+    fn sum_up(&mut self, place: usize) {
+        for (with_left_out, uses) in [false, true].into_iter().zip(&mut self.uses) {
+            if uses.len() <= place {
+                uses.resize_with(place + 1, Uses::default);
+            }
+            uses[place] = self.queues.get(&place).map(|queue| queue.uses(with_left_out)).unwrap_or_default();
         }
     }
 
@@ -228,6 +244,8 @@ impl Waiting {
         queue.count(view, -view.runs);
         view.is_left_out = is_left_out;
         queue.count(view, view.runs);
+        let place = view.queue;
+        self.sum_up(place);
     }
 
     /// Looks again at all jobs that wait for this one.
@@ -288,6 +306,25 @@ impl Waiting {
         self.queues.iter().map(|(place, queue)| (*place, queue))
     }
 
+    /// What the jobs of each queue could use, by the places of the queues; nothing for those beyond the last in which a job waited.
+    pub(crate) fn uses(&self, with_left_out: bool) -> impl Iterator<Item = (usize, &Uses)> {
+        self.uses[usize::from(with_left_out)].iter().enumerate()
+    }
+
+    /// The jobs that wait in the queue of a place.
+    pub(crate) fn in_queue(&self, place: usize) -> Option<&InQueue> {
+        self.queues.get(&place)
+    }
+
+    /// Whether what is added up is what waits.
+    fn is_added_up(&self) -> bool {
+        let is_right = |with_left_out: bool| {
+            let anew = |place: usize| self.in_queue(place).map(|queue| queue.uses(with_left_out));
+            self.uses(with_left_out).all(|(place, uses)| *uses == anew(place).unwrap_or_default())
+        };
+        is_right(false) && is_right(true)
+    }
+
     /// The classes of such a queue, by id.
     pub(crate) fn of_queue<'a>(
         &'a self,
@@ -316,6 +353,7 @@ impl Waiting {
             && (&self.untold, &self.left) == (&other.untold, &other.left)
             // What number the place of a queue has does not matter.
             && self.queues.values().collect::<BTreeSet<_>>() == other.queues.values().collect()
+            && self.is_added_up()
     }
 
     /// How many jobs (arrays count once) may start as far as they themselves are concerned.

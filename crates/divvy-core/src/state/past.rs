@@ -180,7 +180,7 @@ impl Past {
     }
 
     /// Its digest; `None` if nothing is remembered.
-    pub(super) fn digest(&self) -> Option<u64> {
+    pub(crate) fn digest(&self) -> Option<u64> {
         self.since.map(|_| self.digest.0.unwrap_or_else(|| self.digest_anew()))
     }
 }

@@ -136,9 +136,14 @@ impl Run {
 }
 
 impl Run {
+    /// Whether stopping it loses all its work: it saves none by itself, and has saved none yet.
+    pub(crate) fn loses_all(&self, spec: &JobSpec) -> bool {
+        !spec.saves() && self.checkpointed_at.is_none()
+    }
+
     /// How long the attempts before this one ran, as far as that need not be done again: 0 if the job saves nothing.
     pub(crate) fn done_before_ms(&self, spec: &JobSpec) -> i64 {
-        if spec.saves() || self.checkpointed_at.is_some() { self.attained_ms } else { 0 }
+        if self.loses_all(spec) { 0 } else { self.attained_ms }
     }
 }
 

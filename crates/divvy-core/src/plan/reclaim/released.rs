@@ -254,7 +254,6 @@ fn keep_what_may_stay(
     candidates: &Candidates,
     released: Vec<usize>,
 ) -> Vec<usize> {
-    let state = fair.trial.state;
     let level = |fair: &Fair, candidate: &Candidate| match claim.siblings_first {
         Some(_) => victims::level(&fair.shares, claim.queue, candidate.queue),
         None => 0,
@@ -271,29 +270,40 @@ fn keep_what_may_stay(
         // Without its core nothing of a gang stays.
         let is_left = |other: &usize| !stays.contains(other) && candidates.get(*other).needs.contains(&index);
         let is_core = candidate.within.is_some() && released.iter().any(is_left);
-        let held: Vec<&Placement> = held_by(state, &candidate.live).collect();
-        let mark = fair.trial.mark();
-        if is_core || !fair.trial.keep(&held, &candidate.view.queue) {
-            levels.extend(Some(level(fair, candidate)).filter(|level| *level > 0));
-            continue;
-        }
-        let had = levels_with_right(fair, claim, &levels);
-        fair.shares.stop(candidate.queue, &candidate.draws, -1);
-        let has = levels_with_right(fair, claim, &levels);
-        let is_theirs = levels.last().is_none_or(|farthest| has.contains(farthest)) && had.is_subset(&has);
-        // The claim must stay within its limits with those that stay, even where it adds nothing to what is exceeded.
-        if fair.trial.exceeded(claim.spec.stand(), 0).is_some()
-            || fair.shares.lends(claim.queue, taken).is_err()
-            || !is_theirs
-        {
-            fair.trial.roll_back_to(mark);
-            fair.shares.stop(candidate.queue, &candidate.draws, 1);
-            levels.extend(Some(level(fair, candidate)).filter(|level| *level > 0));
-        } else {
+        if !is_core && keep_if_it_may(fair, (claim, taken), candidate, &levels) {
             stays.insert(index);
+        } else {
+            levels.extend(Some(level(fair, candidate)).filter(|level| *level > 0));
         }
     }
     released.into_iter().filter(|index| !stays.contains(index)).collect()
+}
+
+/// Lets a job run on beside the claim, which has to keep its right on these levels; returns whether it may.
+fn keep_if_it_may(
+    fair: &mut Fair,
+    (claim, taken): (&Claim, &Amounts),
+    candidate: &Candidate,
+    levels: &BTreeSet<usize>,
+) -> bool {
+    let held: Vec<&Placement> = held_by(fair.trial.state, &candidate.live).collect();
+    let mark = fair.trial.mark();
+    if !fair.trial.keep(&held, &candidate.view.queue) {
+        return false;
+    }
+    let had = levels_with_right(fair, claim, levels);
+    fair.shares.stop(candidate.queue, &candidate.draws, -1);
+    let has = levels_with_right(fair, claim, levels);
+    let is_theirs = levels.last().is_none_or(|farthest| has.contains(farthest)) && had.is_subset(&has);
+    // The claim must stay within its limits with those that stay, even where it adds nothing to what is exceeded.
+    let may_stay = is_theirs
+        && fair.trial.exceeded(claim.spec.stand(), 0).is_none()
+        && fair.shares.lends(claim.queue, taken).is_ok();
+    if !may_stay {
+        fair.trial.roll_back_to(mark);
+        fair.shares.stop(candidate.queue, &candidate.draws, 1);
+    }
+    may_stay
 }
 
 /// On which of these levels, counted from its queue upwards, the claim has the right by which siblings give first; all of them where none do.

@@ -33,7 +33,7 @@ impl Shares {
         let of = |resource: &Resource| {
             let each = roles.iter().map(|role| {
                 let alternative = role.ask.alternatives.get(number).or(role.ask.alternatives.last());
-                let amount = alternative.map_or(0, |it| self.asked_by_task((it, exclusive), resource));
+                let amount = alternative.map_or(0, |it| self.sizes.asked((it, exclusive), resource));
                 amount.saturating_mul(i64::from(tasks(role)))
             });
             each.fold(0, i64::saturating_add)
@@ -41,23 +41,8 @@ impl Shares {
         self.resources.iter().map(of).collect()
     }
 
-    fn asked_by_task(&self, (alternative, exclusive): (&Alternative, bool), resource: &Resource) -> i64 {
-        let devices = alternative.devices.as_ref();
-        let milli = devices.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
-        let stated = match resource {
-            Resource::Any => milli,
-            Resource::Model(model) if devices.is_some_and(|ask| ask.class.names_only(model)) => milli,
-            Resource::Model(_) => 0,
-            Resource::Cpu => alternative.cpu_milli.unwrap_or(0),
-            Resource::Memory => alternative.memory_bytes.unwrap_or(0),
-            Resource::Storage | Resource::Extended(_) => alternative.extras.of(resource),
-            Resource::Pods => 0,
-        };
-        if exclusive { stated.max(self.sizes.most(alternative, resource)) } else { stated }
-    }
-
     /// Thousandths of devices that a task asks for.
-    pub(crate) fn milli_of_task(&self, (alternative, exclusive): (&Alternative, bool)) -> i64 {
-        self.asked_by_task((alternative, exclusive), &Resource::Any)
+    pub(crate) fn milli_of_task(&self, task: (&Alternative, bool)) -> i64 {
+        self.sizes.asked(task, &Resource::Any)
     }
 }

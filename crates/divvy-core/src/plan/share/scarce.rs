@@ -58,11 +58,10 @@ impl Shares {
             return;
         }
         // In a pool that is new to the planner every job might start.
-        let with_left_out = state.is_changed();
-        let in_queues = snapshot.waiting.in_queues().filter(|(place, _)| !self.queues[*place].is_spent);
-        let waits = in_queues.flat_map(|(place, waits)| {
-            waits.bound(with_left_out).map(move |(models, milli)| (place, models, milli))
-        });
+        let waits = snapshot.waiting.uses(state.is_changed());
+        let waits = waits.filter(|(place, _)| !self.queues[*place].is_spent);
+        let waits =
+            waits.flat_map(|(place, uses)| uses.bound().map(move |(models, milli)| (place, models, milli)));
         let waits: Vec<(usize, &Models, i64)> = waits.collect();
         let mut asked = Asked::of(waits.iter().map(|(_, models, _)| *models));
         let whole = snapshot.capacity.total(&Resource::Any);

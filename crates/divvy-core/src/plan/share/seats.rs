@@ -153,9 +153,9 @@ impl Shares {
 
     /// On which models the jobs of users can run.
     fn wants_of_seats(&self, state: &State, snapshot: &Snapshot) -> BTreeMap<usize, Wants> {
-        let waits = snapshot.waiting.in_queues().flat_map(|(place, waits)| {
-            waits.bound(state.is_changed()).map(move |(models, milli)| (place, models, milli))
-        });
+        let waits = snapshot.waiting.uses(state.is_changed());
+        let waits =
+            waits.flat_map(|(place, uses)| uses.bound().map(move |(models, milli)| (place, models, milli)));
         let all = self.held_bound().map(|held| (held, false)).chain(waits.map(|waits| (waits, true)));
         let mut wants: BTreeMap<usize, Wants> = BTreeMap::new();
         for ((place, models, milli), waits) in all.filter(|((place, ..), _)| self.queues[*place].is_seat) {

@@ -4,19 +4,25 @@ use smallvec::smallvec;
 
 use super::{ANY, Amounts, POOL, Shares};
 use crate::amount::Resource;
-use crate::snapshot::{Counts, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::state::State;
 
 impl Shares {
     /// Adds what waits, from the leaves up: a parent wants what its children want and may get, each within its limit.
     pub(super) fn note_wanted(&mut self, state: &State, snapshot: &Snapshot) {
         let mut waiting: Vec<Amounts> = vec![smallvec![0; self.resources.len()]; self.queues.len()];
-        for (queue, waits) in snapshot.waiting.in_queues() {
-            // In a pool that is new to the planner every job might start.
-            let who = Counts { with_devices: !self.queues[queue].is_spent, left_out: state.is_changed() };
-            let wanted = waits.wanted(who);
-            waiting[queue].iter_mut().zip(wanted).for_each(|(sum, wanted)| *sum = wanted);
-            self.queues[queue].least_wanted_milli = waits.least(who).unwrap_or(i64::MAX);
+        // In a pool that is new to the planner every job might start.
+        let with_left_out = state.is_changed();
+        for (place, uses) in snapshot.waiting.uses(with_left_out) {
+            let (queue, sums) = (&mut self.queues[place], waiting[place].iter_mut());
+            if queue.is_spent {
+                let waits = snapshot.waiting.in_queue(place).into_iter();
+                let wanted = waits.flat_map(|waits| waits.wanted_without_devices(with_left_out));
+                sums.zip(wanted).for_each(|(sum, wanted)| *sum = wanted);
+            } else {
+                sums.zip(&uses.wanted).for_each(|(sum, wanted)| *sum = *wanted);
+                queue.least_wanted_milli = uses.least_milli;
+            }
         }
         // Gangs that run want what they may have beyond what they have.
         for id in &snapshot.growing {

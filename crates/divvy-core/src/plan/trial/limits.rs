@@ -95,13 +95,8 @@ impl<'a> Trial<'a> {
         (alternative, tasks): (&'m Alternative, u32),
         exclusive: bool,
     ) -> impl Fn(&str) -> i64 + use<'m> {
-        let ask = alternative.devices.as_ref();
-        let each = ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
-        let sizes = exclusive.then(|| Arc::clone(self.capacity.sizes()));
-        move |model| {
-            let each = sizes.as_ref().map_or(each, |sizes| sizes.most_of_model(alternative, model));
-            each * i64::from(tasks)
-        }
+        let sizes = Arc::clone(self.capacity.sizes());
+        move |model| sizes.drawn_of_model((alternative, exclusive), model) * i64::from(tasks)
     }
 
     /// The models of which a queue may not take so many more devices (milli).

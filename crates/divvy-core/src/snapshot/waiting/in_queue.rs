@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use smallvec::SmallVec;
+
 use super::ClassView;
 use crate::id::ClassId;
 use crate::model::models::{ByModels, Models};
@@ -29,38 +31,66 @@ struct Wanted {
     left_out: [i128; 2],
 }
 
-/// Which jobs count among those that could use something.
-#[derive(Clone, Copy)]
-pub(crate) struct Counts {
-    /// Those that ask for devices.
-    pub(crate) with_devices: bool,
-    /// Those that could not start in an idle pool when they were last judged.
-    pub(crate) left_out: bool,
+impl Wanted {
+    fn without_devices(&self, with_left_out: bool) -> i64 {
+        bounded(self.without + if with_left_out { self.left_out[0] } else { 0 })
+    }
+
+    fn of_all(&self, with_left_out: bool) -> i64 {
+        let left_out = if with_left_out { self.left_out[0] + self.left_out[1] } else { 0 };
+        bounded(self.without + self.with + left_out)
+    }
+}
+
+fn bounded(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(i64::MAX)
+}
+
+/// What the jobs that wait in a queue could use together, with or without those that could not start in an idle pool when they were last
+/// judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Uses {
+    /// Of each resource that is divided.
+    pub(crate) wanted: SmallVec<[i64; 3]>,
+    /// What of devices, in thousandths, none but some models will do for.
+    pub(crate) bound: ByModels<i64>,
+    /// The least that any of them asks for, in thousandths of devices; without bound where none asks for devices.
+    pub(crate) least_milli: i64,
+}
+
+impl Default for Uses {
+    fn default() -> Self {
+        Self { wanted: SmallVec::new(), bound: ByModels::default(), least_milli: i64::MAX }
+    }
+}
+
+impl Uses {
+    /// What of each set of models only its jobs could use, in thousandths of devices.
+    pub(crate) fn bound(&self) -> impl Iterator<Item = (&Models, i64)> {
+        self.bound.iter().map(|(models, milli)| (models, *milli))
+    }
 }
 
 impl InQueue {
-    /// What its jobs could use of each resource.
-    pub(crate) fn wanted(&self, who: Counts) -> impl Iterator<Item = i64> {
-        let sum = move |wanted: &Wanted| {
-            let [without, with] = if who.left_out { wanted.left_out } else { [0, 0] };
-            let with = if who.with_devices { wanted.with + with } else { 0 };
-            wanted.without + without + with
-        };
-        self.wanted.iter().map(move |wanted| i64::try_from(sum(wanted)).unwrap_or(i64::MAX))
+    /// What its jobs could use.
+    pub(super) fn uses(&self, with_left_out: bool) -> Uses {
+        let least =
+            self.sizes.iter().find(|(_, [counts, left_out])| *counts > 0 || with_left_out && *left_out > 0);
+        let mut bound = ByModels::default();
+        for (models, [counts, left_out]) in self.bound.iter() {
+            let sum = if with_left_out { counts + left_out } else { *counts };
+            bound.change(models, |milli| *milli = bounded(sum));
+        }
+        Uses {
+            wanted: self.wanted.iter().map(|wanted| wanted.of_all(with_left_out)).collect(),
+            bound,
+            least_milli: least.map_or(i64::MAX, |(milli, _)| *milli),
+        }
     }
 
-    /// What its jobs could use for which none but some models will do, in thousandths of devices.
-    pub(crate) fn bound(&self, with_left_out: bool) -> impl Iterator<Item = (&Models, i64)> {
-        let of =
-            move |[counts, left_out]: &[i128; 2]| if with_left_out { counts + left_out } else { *counts };
-        self.bound.iter().map(move |(models, sums)| (models, i64::try_from(of(sums)).unwrap_or(i64::MAX)))
-    }
-
-    /// The least that any of its jobs asks for, in thousandths of devices; nothing where none counts that asks for devices.
-    pub(crate) fn least(&self, who: Counts) -> Option<i64> {
-        let counts = |[counts, left_out]: &[i64; 2]| *counts > 0 || who.left_out && *left_out > 0;
-        let mut sizes = self.sizes.iter().filter(|(_, runs)| who.with_devices && counts(runs));
-        sizes.next().map(|(milli, _)| *milli)
+    /// What its jobs could use of each resource that ask for no devices.
+    pub(crate) fn wanted_without_devices(&self, with_left_out: bool) -> impl Iterator<Item = i64> {
+        self.wanted.iter().map(move |wanted| wanted.without_devices(with_left_out))
     }
 
     /// Counts so many more runs of a class, or fewer.

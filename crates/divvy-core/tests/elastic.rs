@@ -170,6 +170,16 @@ fn jobs_move_to_free_a_block_for_a_waiting_gang_and_nobody_loses_a_place() {
 }
 
 #[test]
+fn parts_of_a_gang_that_move_together_go_on_by_ranks_of_their_own() {
+    check(
+        "policy {most_moves: 4}\nnode n1 1xh100\nnode n2 1xh100\nnode n3 2xh100\nsubmit e default 1 tasks=1..4 resumable\nplan\n\
+        policy {most_moves: 4, elastic: false}\nend e/1 lost\nplan\nsubmit f default 1 fixed\nsubmit h default 2\nplan\n\
+        pass 1h\nnode n4 1xh100\nnode n5 1xh100\nplan\nend e/2 signal=15\nend e/3 signal=15\nplan",
+        expect![[r#""#]],
+    );
+}
+
+#[test]
 fn a_job_is_not_moved_if_that_loses_more_than_the_claim_has_waited() {
     check(
         "policy {most_moves: 4}\nnode n1 4xh100\nnode n2 4xh100\nsubmit a default 2\nstart a on=n1:0+n1:1\nsubmit b default 1\nstart b on=n2:0\n\

@@ -448,7 +448,12 @@ fn elsewhere<'a>(
         fair.trial.not_lent = closed_to_moved(fair, candidate, &job.spec);
         let placements = match &candidate.within {
             None => place::place_spec(fair.trial, &job.spec).ok(),
-            Some(part) => resize::anew(fair.trial, (candidate.job, job, candidate.queue), part),
+            Some(part) => {
+                let of_gang = moves.iter().filter(|moved: &&Move| moved.job == candidate.job);
+                let moved: Vec<_> =
+                    of_gang.map(|moved| (moved.live.as_slice(), moved.placements.as_slice())).collect();
+                resize::anew(fair, (candidate.job, job, candidate.queue), part, &moved)
+            }
         };
         fair.trial.not_lent = Closed::default();
         if candidate.within.is_some() {

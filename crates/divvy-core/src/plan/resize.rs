@@ -13,7 +13,7 @@ use super::spread::Spreading;
 use super::topology;
 use super::trial::Trial;
 use super::turns::Turns;
-use crate::id::{JobId, NodeId};
+use crate::id::{AllocationId, JobId, NodeId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::gang::{Group, Role};
 use crate::model::job::JobSpec;
@@ -301,21 +301,32 @@ pub(super) fn at_size(
     Some(grower.present.into_values().collect())
 }
 
-/// Finds another place for a part of a gang that runs, given by its ranks; of a role any of its free ranks will do.
+/// Finds another place for a part of a gang that runs, given by its ranks; of a role any of its free ranks will do. `moved` says of each
+/// of its parts that moves with this one what goes, and where it goes on.
 pub(super) fn anew(
-    trial: &mut Trial,
+    fair: &mut Fair,
     (id, job, queue): (JobId, &Job, usize),
     part: &Range<u32>,
+    moved: &[(&[AllocationId], &[Placement])],
 ) -> Option<Vec<Placement>> {
-    let (mut present, taken) = tasks_of(trial.state, trial.state.run(id)?);
+    let state = fair.trial.state;
+    let (mut present, mut taken) = tasks_of(state, state.run(id)?);
+    let told = fair.victims.iter().filter(|victim| victim.job == id).flat_map(|victim| &victim.live);
+    let goes: BTreeSet<AllocationId> =
+        told.chain(moved.iter().flat_map(|(live, _)| *live)).copied().collect();
+    // Until it has ended, a task that goes has its rank.
+    taken.extend(present.extract_if(.., |_, it| goes.contains(&it.allocation)).map(|(rank, _)| rank));
     present.retain(|rank, _| !part.contains(rank));
+    let grown = fair.grown.iter().filter(|place| place.job == id).flat_map(|place| &place.placements);
+    let more = grown.chain(moved.iter().flat_map(|(_, placements)| *placements));
+    present.extend(more.map(|placement| (placement.rank, placement.clone())));
     let grower = Grower { id, job, queue, present, taken };
     let gang = &job.spec.gang;
     let is_it = |unit: &Unit| match part.len() {
         1 => gang.role_index(unit.rank) == gang.role_index(part.start),
         _ => unit.rank == part.start,
     };
-    units(&grower).into_iter().find(is_it)?.place(trial).ok()
+    units(&grower).into_iter().find(is_it)?.place(fair.trial).ok()
 }
 
 /// The parts that could be added to a gang, the best first: at each branch in the group that has the least of what it

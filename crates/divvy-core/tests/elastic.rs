@@ -175,7 +175,19 @@ fn parts_of_a_gang_that_move_together_go_on_by_ranks_of_their_own() {
         "policy {most_moves: 4}\nnode n1 1xh100\nnode n2 1xh100\nnode n3 2xh100\nsubmit e default 1 tasks=1..4 resumable\nplan\n\
         policy {most_moves: 4, elastic: false}\nend e/1 lost\nplan\nsubmit f default 1 fixed\nsubmit h default 2\nplan\n\
         pass 1h\nnode n4 1xh100\nnode n5 1xh100\nplan\nend e/2 signal=15\nend e/3 signal=15\nplan",
-        expect![[r#""#]],
+        expect![[r#"
+            place e n1:0
+            grow e n2:0 n3:0 n3:1
+            shrink e by a task SupervisorLost
+            place f n2:0
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            shrink e by n3:0 Moved by h
+            shrink e by n3:1 Moved by h
+            promise h n3:0+n3:1
+            promise e to grow n4:0 n5:0
+            grow e n4:0 n5:0
+            place h n3:0+n3:1
+        "#]],
     );
 }
 

@@ -132,14 +132,8 @@ impl Alternative {
     /// How much of a resource a task asks for by it. Where several models would do, it asks for none of them by name.
     pub fn amount(&self, resource: &Resource) -> i64 {
         match resource {
-            Resource::Any => self.milli(),
-            Resource::Model(model) => {
-                if self.names_only(model) {
-                    self.milli()
-                } else {
-                    0
-                }
-            }
+            Resource::Model(model) if !self.names_only(model) => 0,
+            Resource::Any | Resource::Model(_) => self.milli(),
             Resource::Cpu => self.cpu_milli.unwrap_or(0),
             Resource::Memory => self.memory_bytes.unwrap_or(0),
             Resource::Storage | Resource::Extended(_) => self.extras.of(resource),

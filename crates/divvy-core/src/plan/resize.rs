@@ -315,8 +315,9 @@ pub(super) fn anew(
     let goes: BTreeSet<AllocationId> =
         told.chain(moved.iter().flat_map(|(live, _)| *live)).copied().collect();
     // Until it has ended, a task that goes has its rank.
-    taken.extend(present.extract_if(.., |_, it| goes.contains(&it.allocation)).map(|(rank, _)| rank));
-    present.retain(|rank, _| !part.contains(rank));
+    let going = present.iter().filter(|(_, placement)| goes.contains(&placement.allocation));
+    taken.extend(going.map(|(rank, _)| *rank));
+    present.retain(|rank, _| !part.contains(rank) && !taken.contains(rank));
     let grown = fair.grown.iter().filter(|place| place.job == id).flat_map(|place| &place.placements);
     let more = grown.chain(moved.iter().flat_map(|(_, placements)| *placements));
     present.extend(more.map(|placement| (placement.rank, placement.clone())));

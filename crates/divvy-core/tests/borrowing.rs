@@ -308,3 +308,18 @@ fn what_is_idle_in_another_tree_is_no_reason_to_lend_what_is_left_in_this_one() 
         "#]],
     );
 }
+
+#[test]
+fn no_room_is_kept_for_a_job_that_could_never_have_its_loan() {
+    // One H100 is kept for `a`, so of the two nodes only one can ever be lent whole: `wide` asks for two.
+    let pool = "policy {half_life: none, collect_after: 1h}\nnode n1 8xh100\nnode n2 8xa100\n\
+        queue a {\"path\":\"a\",\"weight\":1,\"guarantee\":{\"h100\":{\"finite\":4000}},\"lend\":{\"h100\":{\"finite\":3000}}}\n\
+        queue b\nsubmit wide b 8 tasks=2 wait\nplan\npass 3h\nsubmit next b 8\nplan";
+    check(
+        pool,
+        expect![[r#"
+            wait DV-NOT-LENT: queue b would have to borrow, and the others lend 7 more h100
+            place next n2:0+n2:1+n2:2+n2:3+n2:4+n2:5+n2:6+n2:7
+        "#]],
+    );
+}

@@ -127,3 +127,60 @@ fn what_victims_leave_beside_their_claim_goes_to_the_queue_to_which_it_is_guaran
         "#]],
     );
 }
+
+#[test]
+fn what_one_counts_on_that_waits_for_all_is_not_what_the_next_is_told_to_wait_for() {
+    // `c` waits for all tasks of `low`, `d` for one of them; then `x` and `y` stop `low2`, and nothing of `low` is left for them.
+    check(
+        "policy {half_life: none}
+node n1 cpu=11
+submit low default 0 tasks=5 prio=low
+submit a default 0 tasks=1..2
+submit b default 0 tasks=1..2
+submit c default 0 tasks=1..3
+submit d default 0 tasks=1..2
+submit f default 0 tasks=2
+submit low2 default 0 tasks=2 prio=low
+plan
+end f
+plan
+submit x default 0
+submit y default 0
+plan
+end low/4
+plan
+end low/3
+plan
+end low/2
+plan
+end low/1
+plan
+end low/0
+plan",
+        expect![[r#"
+            place a n1
+            place b n1
+            place c n1
+            place d n1
+            place f n1 n1
+            place low n1 n1 n1 n1 n1
+            wait DV-HOST-BUSY: no node has 1 core left
+            ended f completed Exit exit=0
+            stop low Preempted by c
+            place low2 n1 n1
+            promise a to grow n1
+            promise b to grow n1
+            promise c to grow n1 n1
+            promise d to grow n1
+            stop low2 Preempted by x
+            promise x n1
+            promise y n1
+            grow d n1
+            grow b n1
+            ended low pending Preempted exit=0
+            grow a n1
+            grow c n1 n1
+            wait DV-HOST-BUSY: no node has 1 core left
+        "#]],
+    );
+}

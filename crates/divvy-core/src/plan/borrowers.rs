@@ -2,7 +2,7 @@
 //! What borrowers give back is left to the first such job, as far as others would push it back by borrowing that. Likewise what is left
 //! of a queue's guarantee is kept for the first job that waits until more of it is, where the queue could not take it back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::fair::Fair;
 use super::reserve;
@@ -156,7 +156,7 @@ pub(super) fn look(fair: &mut Fair) {
         let end = found.and_then(|index| ends.get(index));
         let keeps = match end {
             Some((Some(at), _)) => Keeps::From(*at),
-            _ if may_collect(fair, &waits) && fits_alone(fair, &waits, &models) => Keeps::AsItComes,
+            _ if may_collect(fair, &waits) && fits_alone(fair, &waits) => Keeps::AsItComes,
             _ => Keeps::Nothing,
         };
         let state = fair.trial.state;
@@ -218,13 +218,18 @@ impl OneOf {
     }
 }
 
-/// Whether there is so much to borrow at all, once all that runs has ended.
-fn fits_alone(fair: &Fair, waits: &Waits, models: &Models) -> bool {
-    let running = fair.trial.state.allocations.keys().copied();
+/// Whether it could have its loan, and would fit, once all that runs has ended.
+fn fits_alone(fair: &mut Fair, waits: &Waits) -> bool {
+    let state = fair.trial.state;
+    let Some(job) = state.jobs.get(&waits.job.number) else { return false };
     let placed = fair.places.iter().flat_map(|place| &place.placements).map(|placement| placement.allocation);
-    let all: Vec<_> = running.chain(placed).filter_map(|id| drawn(fair, id)).collect();
-    let suffices = |left: &dyn Fn(&str) -> i64| models.are_enough(left);
-    fair.shares.lent_after(waits.queue, &waits.asked, std::iter::once(all), suffices).is_some()
+    let all: BTreeSet<AllocationId> = state.allocations.keys().copied().chain(placed).collect();
+    let mut shares = fair.shares.clone();
+    for (queue, amounts) in all.iter().filter_map(|id| drawn(fair, *id)) {
+        shares.charge(queue, &amounts, (-1, false));
+    }
+    let Ok(closed) = shares.closed(waits.queue, &job.spec) else { return false };
+    reserve::fits_after(fair.trial, (&job.spec, closed), all)
 }
 
 /// Whether what becomes free may be collected for a job, though nothing foretells when that will be enough.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::calendar;
 use super::place;
+use super::share::Closed;
 use super::trial::Trial;
 use super::{Keeps, Room};
 use crate::amount::Resource;
@@ -310,6 +311,23 @@ fn for_others<T>(trial: &mut Trial, look: impl FnOnce(&mut Trial) -> T) -> T {
     trial.join_spread(around);
     trial.name_reasons(names_reasons);
     found
+}
+
+/// Whether a job would fit once all of these have ended, but for what its queue may not have.
+pub(super) fn fits_after(
+    trial: &mut Trial,
+    (spec, closed): (&JobSpec, Closed),
+    mut ended: BTreeSet<AllocationId>,
+) -> bool {
+    let mark = trial.mark();
+    trial.released().for_each(|id| drop(ended.remove(&id)));
+    ended.into_iter().for_each(|id| give_back(trial, id));
+    let fits = for_others(trial, |trial| {
+        trial.not_lent = closed;
+        place::place_now(trial, spec).is_ok()
+    });
+    trial.roll_back_to(mark);
+    fits
 }
 
 /// Looks for the earliest start of the waiting jobs that have not been looked at.

@@ -21,6 +21,8 @@ struct Host {
     left: Amounts,
     /// What each of them leaves; those with the least time to go first.
     leaving: Vec<Leaving>,
+    /// Whether it is not known which of them a job counts on that has waited since before.
+    is_unclear: bool,
 }
 
 struct Leaving {
@@ -44,7 +46,9 @@ impl Room {
         let leaves = |id: &AllocationId| live.contains(id) || trial.leavers.contains(id);
         let waits = |promise: &&Promise| promise.waits_for.iter().any(leaves);
         let promises = trial.state.promises.values().filter(waits).filter(|promise| trial.stands(promise));
-        let promises: Vec<&Promise> = promises.collect();
+        let mut promises: Vec<&Promise> = promises.collect();
+        // Who waits for few counts on these; who waits for many may count on any of them.
+        promises.sort_by_key(|promise| promise.waits_for.len());
         // What any of them draws of what is left is known only once none of them counts.
         promises.iter().for_each(|promise| room.add(promise.placements.iter()));
         promises.iter().for_each(|promise| room.take_again(promise));
@@ -95,18 +99,19 @@ impl Room {
     /// Takes what a promise was given before: it was told what it waits for, and waits for no other.
     fn take_again(&mut self, promise: &Promise) {
         for (node, mut need) in self.needs(promise.placements.iter()) {
-            let Some(Host { left, leaving }) = self.0.get_mut(&node) else { continue };
+            let Some(Host { left, leaving, is_unclear }) = self.0.get_mut(&node) else { continue };
             for leaving in leaving.iter_mut().filter(|leaving| promise.waits_for.contains(&leaving.id)) {
                 need.draw_from(&mut leaving.leaves);
             }
             need.draw_from(left);
+            *is_unclear |= !need.is_covered();
         }
     }
 
     /// Takes what a place needs of these hosts: from those that it waits for anyway, from what is left, and
     /// from as many others as it takes, for which it then waits, too. An `early` place waits for none that go
     /// so that others grow. A job that wants a host to itself (`alone`) waits for all on it; so does one whose part others have
-    /// drawn: once all are gone, there is enough for everyone.
+    /// drawn, or may count on: once all are gone, there is enough for everyone.
     pub(super) fn take<'a>(
         &mut self,
         placements: impl Iterator<Item = &'a Placement>,
@@ -114,20 +119,22 @@ impl Room {
         (early, alone): (bool, bool),
     ) {
         for (node, mut need) in self.needs(placements) {
-            let Some(Host { left, leaving }) = self.0.get_mut(&node) else { continue };
+            let Some(Host { left, leaving, is_unclear }) = self.0.get_mut(&node) else { continue };
             let (known, others): (Vec<_>, Vec<_>) =
                 leaving.iter_mut().partition(|leaving| waits_for.contains(&leaving.id));
+            let mut waits_for_all = alone;
             for leaving in known {
-                need.draw_from(&mut leaving.leaves);
+                waits_for_all |= need.draw_from(&mut leaving.leaves) && *is_unclear;
             }
             need.draw_from(left);
             let mut others: Vec<_> = others.into_iter().filter(|leaving| !(early && leaving.grows)).collect();
             for leaving in &mut others {
-                if need.draw_from(&mut leaving.leaves) || alone {
+                if need.draw_from(&mut leaving.leaves) {
                     waits_for.insert(leaving.id);
+                    waits_for_all |= *is_unclear;
                 }
             }
-            if !need.is_covered() {
+            if waits_for_all || !need.is_covered() {
                 waits_for.extend(others.iter().map(|leaving| leaving.id));
             }
         }
@@ -136,7 +143,7 @@ impl Room {
 
 impl Host {
     fn as_it_is(trial: &Trial, node: NodeId) -> Self {
-        Self { left: Amounts::left_on(trial, node), leaving: Vec::new() }
+        Self { left: Amounts::left_on(trial, node), leaving: Vec::new(), is_unclear: false }
     }
 
     /// Notes that a task leaves.

@@ -37,13 +37,15 @@ const MOST_CHAINS: usize = 4;
 const MOST_LEFT_OUT: usize = 8;
 
 /// A job that goes on elsewhere, or a part of a gang beyond what that needs.
-struct Move<'a> {
-    job: JobId,
+pub(super) struct Move<'a> {
+    pub(super) job: JobId,
     queue: &'a QueueOf,
-    live: Vec<AllocationId>,
+    /// What of it goes.
+    pub(super) live: Vec<AllocationId>,
     /// Whether all of the job goes.
     whole: bool,
-    placements: Vec<Placement>,
+    /// Where that goes on.
+    pub(super) placements: Vec<Placement>,
 }
 
 impl<'a> Move<'a> {
@@ -448,12 +450,7 @@ fn elsewhere<'a>(
         fair.trial.not_lent = closed_to_moved(fair, candidate, &job.spec);
         let placements = match &candidate.within {
             None => place::place_spec(fair.trial, &job.spec).ok(),
-            Some(part) => {
-                let of_gang = moves.iter().filter(|moved: &&Move| moved.job == candidate.job);
-                let moved: Vec<_> =
-                    of_gang.map(|moved| (moved.live.as_slice(), moved.placements.as_slice())).collect();
-                resize::anew(fair, (candidate.job, job, candidate.queue), part, &moved)
-            }
+            Some(part) => resize::anew(fair, (candidate.job, job, candidate.queue), part, &moves),
         };
         fair.trial.not_lent = Closed::default();
         if candidate.within.is_some() {
@@ -495,7 +492,7 @@ fn at_size(
     let state = fair.trial.state;
     let held = candidate.view.live.iter().filter_map(|id| state.allocations.get(id));
     let tasks = held.filter(|held| held.state != AllocationState::Stopping).count();
-    resize::at_size(fair.trial, (candidate.job, job, candidate.queue), placements, tasks)
+    resize::at_size(fair.trial, (candidate.job, job, candidate.queue), &placements, tasks)
 }
 
 /// Places a job that has to move where others lie that have a place elsewhere: none of those that have to move already.

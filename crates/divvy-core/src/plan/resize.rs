@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::Place;
+use super::consolidate::Move;
 use super::fair::Fair;
 use super::near;
 use super::place;
@@ -78,6 +79,33 @@ struct Grower<'a> {
     present: BTreeMap<u32, Placement>,
     /// Ranks that others of its tasks still have.
     taken: BTreeSet<u32>,
+}
+
+impl<'a> Grower<'a> {
+    /// A gang of which nothing is there yet.
+    fn of((id, job, queue): (JobId, &'a Job, usize)) -> Self {
+        Self { id, job, queue, present: BTreeMap::new(), taken: BTreeSet::new() }
+    }
+
+    /// A gang that runs, but for what of it is to go; until that has ended, it has its ranks.
+    fn running(of: (JobId, &'a Job, usize), state: &State, run: &Run, goes: &BTreeSet<AllocationId>) -> Self {
+        let mut grower = Self::of(of);
+        for placement in &run.placements {
+            let held = state.allocations.get(&placement.allocation);
+            let stays = held.is_some_and(|held| held.state != AllocationState::Stopping);
+            match stays && !goes.contains(&placement.allocation) {
+                true => grower.join([placement]),
+                false => drop(grower.taken.insert(placement.rank)),
+            }
+        }
+        grower
+    }
+
+    /// Counts what it is given.
+    fn join<'p>(&mut self, placements: impl IntoIterator<Item = &'p Placement>) {
+        let by_rank = placements.into_iter().map(|placement| (placement.rank, placement.clone()));
+        self.present.extend(by_rank);
+    }
 }
 
 /// Where a gang stands among those that may grow: lower goes first.
@@ -177,7 +205,7 @@ fn grow(fair: &mut Fair, reach: Reach, mut waits: impl FnMut(&Fair, &Grower) -> 
         }
         let Some(placements) = more(fair, grower, reach) else { continue };
         grown.insert(grower.queue);
-        grower.present.extend(placements.iter().map(|placement| (placement.rank, placement.clone())));
+        grower.join(&placements);
         fair.grown.push(Place::new(grower.id, placements));
         line.extend(standing(fair, grower).map(|standing| (standing, index)));
     }
@@ -195,34 +223,24 @@ fn growers<'a>(fair: &Fair<'a, '_>) -> Vec<Grower<'a>> {
     for id in running.filter(|id| !gives_way.contains(id) && !fair.ending.contains(id)) {
         let Some((job, run)) = state.jobs.get(&id.number).zip(state.run(*id)) else { continue };
         let queue = fair.shares.place(job.spec.stand());
-        let (present, taken) = tasks_of(state, run);
-        growers.insert(*id, Grower { id: *id, job, queue, present, taken });
+        let grower = Grower::running((*id, job, queue), state, run, &BTreeSet::new());
+        growers.insert(*id, grower);
     }
     for place in fair.places.iter().filter(|place| !waits.contains(&place.job)) {
         let job = state.jobs.get(&place.job.number).filter(|job| job.spec.gang.is_elastic());
         let Some(job) = job else { continue };
         let queue = fair.shares.place(job.spec.stand());
-        let present = place.placements.iter().map(|placement| (placement.rank, placement.clone())).collect();
-        growers.insert(place.job, Grower { id: place.job, job, queue, present, taken: BTreeSet::new() });
+        let mut grower = Grower::of((place.job, job, queue));
+        grower.join(&place.placements);
+        growers.insert(place.job, grower);
     }
     // What an earlier round of this cycle gave them.
     for place in &fair.grown {
-        let Some(grower) = growers.get_mut(&place.job) else { continue };
-        let more = place.placements.iter().map(|placement| (placement.rank, placement.clone()));
-        grower.present.extend(more);
+        if let Some(grower) = growers.get_mut(&place.job) {
+            grower.join(&place.placements);
+        }
     }
     growers.into_values().collect()
-}
-
-/// The tasks of a gang that run and were not told to go; and the ranks of all others.
-fn tasks_of(state: &State, run: &Run) -> (BTreeMap<u32, Placement>, BTreeSet<u32>) {
-    let runs = |placement: &&Placement| {
-        let held = state.allocations.get(&placement.allocation);
-        held.is_some_and(|held| held.state != AllocationState::Stopping)
-    };
-    let (present, others): (Vec<_>, Vec<_>) = run.placements.iter().partition(runs);
-    let present = present.into_iter().map(|placement| (placement.rank, placement.clone())).collect();
-    (present, others.into_iter().map(|placement| placement.rank).collect())
 }
 
 /// Where a gang stands; `None` if it has all that it may have.
@@ -288,40 +306,35 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
 /// `None` where not all of them fit.
 pub(super) fn at_size(
     trial: &mut Trial,
-    (id, job, queue): (JobId, &Job, usize),
-    placements: Vec<Placement>,
+    job: (JobId, &Job, usize),
+    placements: &[Placement],
     tasks: usize,
 ) -> Option<Vec<Placement>> {
-    let present = placements.into_iter().map(|placement| (placement.rank, placement)).collect();
-    let mut grower = Grower { id, job, queue, present, taken: BTreeSet::new() };
+    let mut grower = Grower::of(job);
+    grower.join(placements);
     while grower.present.len() < tasks {
         let more = units(&grower).iter().find_map(|unit| unit.place(trial).ok())?;
-        grower.present.extend(more.into_iter().map(|placement| (placement.rank, placement)));
+        grower.join(&more);
     }
     Some(grower.present.into_values().collect())
 }
 
-/// Finds another place for a part of a gang that runs, given by its ranks; of a role any of its free ranks will do. `moved` says of each
-/// of its parts that moves with this one what goes, and where it goes on.
+/// Finds another place for a part of a gang that runs, given by its ranks; of a role any of its free ranks will do. Parts of it that
+/// move with this one go, and go on where they are placed.
 pub(super) fn anew(
     fair: &mut Fair,
     (id, job, queue): (JobId, &Job, usize),
     part: &Range<u32>,
-    moved: &[(&[AllocationId], &[Placement])],
+    moves: &[Move],
 ) -> Option<Vec<Placement>> {
     let state = fair.trial.state;
-    let (mut present, mut taken) = tasks_of(state, state.run(id)?);
+    let moved: Vec<&Move> = moves.iter().filter(|moved| moved.job == id).collect();
     let told = fair.victims.iter().filter(|victim| victim.job == id).flat_map(|victim| &victim.live);
-    let goes: BTreeSet<AllocationId> =
-        told.chain(moved.iter().flat_map(|(live, _)| *live)).copied().collect();
-    // Until it has ended, a task that goes has its rank.
-    let going = present.iter().filter(|(_, placement)| goes.contains(&placement.allocation));
-    taken.extend(going.map(|(rank, _)| *rank));
-    present.retain(|rank, _| !part.contains(rank) && !taken.contains(rank));
+    let goes = told.chain(moved.iter().flat_map(|moved| &moved.live)).copied().collect();
+    let mut grower = Grower::running((id, job, queue), state, state.run(id)?, &goes);
+    grower.present.retain(|rank, _| !part.contains(rank));
     let grown = fair.grown.iter().filter(|place| place.job == id).flat_map(|place| &place.placements);
-    let more = grown.chain(moved.iter().flat_map(|(_, placements)| *placements));
-    present.extend(more.map(|placement| (placement.rank, placement.clone())));
-    let grower = Grower { id, job, queue, present, taken };
+    grower.join(grown.chain(moved.iter().flat_map(|moved| &moved.placements)));
     let gang = &job.spec.gang;
     let is_it = |unit: &Unit| match part.len() {
         1 => gang.role_index(unit.rank) == gang.role_index(part.start),

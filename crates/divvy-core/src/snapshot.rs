@@ -1,5 +1,6 @@
 //! The snapshot: the state as the planner wants it. Kept incrementally; equal to one built anew (L3).
 
+mod anew;
 mod capacity;
 mod device;
 mod hosts;
@@ -163,9 +164,13 @@ impl Snapshot {
                 self.rebuild_capacity_unless(false, state);
                 self.divide_anew(state);
             }
-            Event::PolicySet { .. } | Event::Prioritised { .. } => *self = Self::new(state),
+            Event::PolicySet { .. } => *self = Self::new(state),
+            Event::Prioritised { job, .. } => self.stand_anew(state, job.number),
             Event::QueuesSet { .. } if before.stands || has_stands(state) => *self = Self::new(state),
-            Event::QueuesSet { .. } => self.divide_anew(state),
+            Event::QueuesSet { .. } => {
+                self.divide_anew(state);
+                self.waiting.rebuild(state, &self.shares);
+            }
             Event::OthersHold { node, .. } => self.capacity.leave_to_others(state, *node),
             // Jobs that were alike may differ now.
             Event::Submitted(_) if before.heeded != state.heeded.len() => *self = Self::new(state),
@@ -330,25 +335,6 @@ impl Snapshot {
         let promised = state.promises.values().flat_map(|promise| &promise.placements);
         let held = state.allocations.values().map(|allocation| &allocation.placement);
         held.chain(promised).for_each(|placement| self.capacity.take(placement));
-    }
-
-    /// Follows a change of the queues: what they hold is counted anew by their tree, and the waiting jobs enter it anew.
-    fn divide_anew(&mut self, state: &State) {
-        self.shares = Shares::tree(state, &self.capacity);
-        self.shares.note(&self.held, &self.leaving, &self.pinned);
-        for (path, held) in &self.bound {
-            held.iter().for_each(|(models, milli)| self.shares.bind(path, (models, *milli)));
-        }
-        self.waiting.rebuild(state, &self.shares);
-    }
-
-    /// Gives a user who is new to a queue a seat there.
-    fn seat(&mut self, state: &State, number: u64) {
-        let seat = state.jobs.get(&number).and_then(|job| job.spec.seat.said());
-        let new = seat.filter(|seat| !self.shares.has(seat));
-        if new.is_some_and(|seat| !self.shares.seat_newcomer(state, seat)) {
-            self.divide_anew(state);
-        }
     }
 
     /// Lets go of what a task held that is about to end.

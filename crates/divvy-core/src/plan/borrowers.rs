@@ -229,7 +229,7 @@ fn fits_alone(fair: &mut Fair, waits: &Waits) -> bool {
         shares.charge(queue, &amounts, (-1, false));
     }
     let Ok(closed) = shares.closed(waits.queue, &job.spec) else { return false };
-    reserve::fits_after(fair.trial, (&job.spec, closed), all)
+    reserve::fits_after(fair.trial, (&job.spec, closed), &all)
 }
 
 /// Whether what becomes free may be collected for a job, though nothing foretells when that will be enough.

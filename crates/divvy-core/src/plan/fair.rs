@@ -367,7 +367,7 @@ impl<'a> Fair<'a, '_> {
     fn has_behind(&self, view: &ClassView) -> bool {
         let (state, spec) = (self.trial.state, &view.example);
         // A job that was displaced in one cycle makes no other displace jobs in the next, as long as nothing else happens (L10).
-        let is_news = state.position > state.cycled_at || self.now > state.now;
+        let is_news = state.is_news(self.now);
         let least_milli = if spec.gang.has_alternatives() { 0 } else { view.milli };
         let first = view.jobs.first().filter(|_| is_news && displaces(&state.policy));
         first.is_some_and(|key| {
@@ -486,9 +486,11 @@ impl<'a> Fair<'a, '_> {
         }
     }
 
-    /// Lets running jobs go on on faster devices.
+    /// Lets running jobs go on on faster devices. What is kept for others may be less by now, since an estimate was wrong; that by itself
+    /// is no news (L10).
     fn quicken(&mut self) {
-        if !self.running.may_quicken(self.trial.state) {
+        let state = self.trial.state;
+        if !self.running.may_quicken(state) || !state.freed && !state.is_news(self.now) {
             return;
         }
         let mut stays = self.spent();

@@ -317,11 +317,11 @@ fn for_others<T>(trial: &mut Trial, look: impl FnOnce(&mut Trial) -> T) -> T {
 pub(super) fn fits_after(
     trial: &mut Trial,
     (spec, closed): (&JobSpec, Closed),
-    mut ended: BTreeSet<AllocationId>,
+    ended: &BTreeSet<AllocationId>,
 ) -> bool {
     let mark = trial.mark();
-    trial.released().for_each(|id| drop(ended.remove(&id)));
-    ended.into_iter().for_each(|id| give_back(trial, id));
+    let released: BTreeSet<AllocationId> = trial.released().collect();
+    ended.difference(&released).for_each(|id| give_back(trial, *id));
     let fits = for_others(trial, |trial| {
         trial.not_lent = closed;
         place::place_now(trial, spec).is_ok()

@@ -1,12 +1,12 @@
 //! The running jobs: what the order needs to know of each, and when running on changes the place of one in the order.
 
+mod behind;
 mod counted;
 mod ends;
 mod of_queue;
 mod spots;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -427,6 +427,15 @@ impl Running {
         }
     }
 
+    /// Looks again at a job whose priority has changed.
+    pub(crate) fn stand_anew(&mut self, state: &State, id: JobId) {
+        if let Some(before) = self.jobs.get(&id).map(RunView::marks) {
+            self.mark(id, before, Marks::default());
+            self.forget(id);
+        }
+        self.consider(state, id, state.now);
+    }
+
     /// Keeps a job in the lists by time and order: where it was in them, and where it is now.
     fn mark(&mut self, id: JobId, before: Marks, now: Marks) {
         let ends = |until: &Time| until.0 < i64::MAX;
@@ -441,37 +450,6 @@ impl Running {
         remark(&mut self.ends, id, (before.ends_at, now.ends_at));
         remark(&mut self.crossings, id, (before.crossing, now.crossing));
         remark(&mut self.line, id, (before.place, now.place));
-    }
-
-    /// The jobs whose places are behind this one, in order; `None` where only a look at each would tell, as from the next crossing on.
-    pub(crate) fn behind(
-        &self,
-        place: OrderKey,
-        (policy, now): (&Policy, Time),
-    ) -> Option<impl Iterator<Item = (OrderKey, &JobId, &RunView)>> {
-        let passed_ms = if order::shrinks(policy) { now.0 } else { 0 };
-        let known = match order::shrinks(policy) {
-            true => self.all_shrink(now),
-            false => order::lasts(policy) && self.next_crossing().is_none_or(|at| at > now),
-        };
-        let last = JobId { number: u64::MAX, member: Some(u32::MAX) };
-        let place = OrderKey { first: place.first.saturating_add(passed_ms), ..place };
-        known.then(|| {
-            let behind = self.line.range((Bound::Excluded((place, last)), Bound::Unbounded));
-            behind.filter_map(move |(place, job)| {
-                let place = OrderKey { first: place.first - passed_ms, ..*place };
-                Some((place, job, self.jobs.get(job)?))
-            })
-        })
-    }
-
-    /// Whether what is left of every job shrinks, so that they stand in the line by when it is used up: all run and have one priority,
-    /// and none has outrun what was foreseen.
-    fn all_shrink(&self, now: Time) -> bool {
-        let ends = self.line.first().zip(self.line.last());
-        let (rank, soonest) =
-            ends.map_or((true, i64::MAX), |((first, _), (last, _))| (first.rank == last.rank, first.first));
-        rank && soonest > now.0 && self.line.len() == self.jobs.len()
     }
 
     /// When, after a moment, the first job that had to give way before, or has not been running for long, is no longer safe.
@@ -537,37 +515,6 @@ impl Running {
     /// How many devices, in thousandths, those jobs of a queue hold that have a lower priority than this.
     pub(crate) fn lower_milli(&self, queue: &str, priority: i32) -> i64 {
         self.queues.get(queue).map_or(0, |queue| queue.lower_milli(priority))
-    }
-
-    /// Whether the jobs of a queue that may be behind a place in the order and lose nothing but a restart hold, together with those of
-    /// lower priority, so many devices, in thousandths; `false` where there is none of the former.
-    pub(crate) fn has_behind(
-        &self,
-        queue: &str,
-        (place, least_milli): ((i32, OrderKey), i64),
-        at: (&Policy, Time),
-    ) -> bool {
-        let Some(queue) = self.queues.get(queue) else { return false };
-        let mut behind = queue.behind(place, at).map(|(_, milli)| milli).peekable();
-        let mut sum = queue.lower_milli(place.0);
-        behind.peek().is_some()
-            && behind.any(|milli| {
-                sum += milli;
-                sum >= least_milli
-            })
-    }
-
-    /// The jobs that [`Self::has_behind`] counts.
-    pub(crate) fn behind_in(
-        &self,
-        queue: &str,
-        place: (i32, OrderKey),
-        at: (&Policy, Time),
-    ) -> impl Iterator<Item = &RunView> {
-        let queue = self.queues.get(queue).into_iter();
-        let jobs = queue
-            .flat_map(move |queue| queue.lower(place.0).chain(queue.behind(place, at).map(|(job, _)| job)));
-        jobs.filter_map(|job| self.jobs.get(&job))
     }
 
     /// Updates the jobs whose places have changed by now.

@@ -4,6 +4,7 @@ use super::State;
 use crate::event::Event;
 use crate::id::{ClassId, Position};
 use crate::reason::Reason;
+use crate::time::Time;
 
 impl State {
     /// Whether these verdicts newly find jobs that could not start even in an idle pool: what was due to them is then due to others, if any
@@ -33,6 +34,11 @@ impl State {
             self.changed_at = self.position;
             self.in_doubt |= self.policy.divides() && self.verdicts.values().any(Reason::is_for_good);
         }
+    }
+
+    /// Whether anything has happened since the last cycle but that what it placed has started, or time has passed since.
+    pub(crate) fn is_news(&self, now: Time) -> bool {
+        self.position > self.cycled_at || now > self.now
     }
 
     /// Whether the pool has changed since the last cycle saw it: verdicts that jobs cannot start in it are then out of date.

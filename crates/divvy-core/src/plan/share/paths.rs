@@ -13,6 +13,11 @@ impl Shares {
         lineage(path).find_map(|path| self.by_path.get(path).copied()).unwrap_or(POOL)
     }
 
+    /// Whether every queue has the same place as in another tree, and jobs ask for the same amounts.
+    pub(crate) fn seats_alike(&self, other: &Self) -> bool {
+        (&self.resources, &self.by_path, &self.sizes) == (&other.resources, &other.by_path, &other.sizes)
+    }
+
     /// All queues, by path, with their places.
     pub(in crate::plan) fn paths(&self) -> impl Iterator<Item = (&str, usize)> {
         self.by_path.iter().map(|(path, place)| (path.as_str(), *place))

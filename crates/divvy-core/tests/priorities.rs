@@ -1,6 +1,8 @@
 //! Scenarios of jobs that are given another priority.
+#![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
 
-use divvy_core::scenario::run;
+use divvy_core::scenario::{Scenario, run};
+use divvy_core::snapshot::Snapshot;
 use expect_test::{Expect, expect};
 
 /// Runs a scenario in a pool of one node with two devices.
@@ -108,4 +110,16 @@ fn urgent_needs_the_leave_of_the_queue_then_too() {
         refused no-leave: queue q takes no urgent jobs, and this one has priority urgent
     "#]],
     );
+}
+
+#[test]
+fn who_gets_another_priority_stands_as_if_it_had_always_had_it() {
+    let mut scenario = Scenario::new();
+    let lines = "policy {order: attained, cool_down: 1m}\nnode n1 4xh100\nnode n2 4xa100\nqueue q\nqueue r guarantee=2
+submit all q 1 array=0-5 speed=h100:100,a100:50 limit=2h\nsubmit e r 1 tasks=1..3\nplan\nsubmit w q 2\nplan\npass 1h\nplan
+prioritise all high\nplan\nprioritise e low\nplan\nprioritise w urgent\nplan\npass 1h\nplan\nprioritise all low\nplan";
+    for line in lines.lines() {
+        scenario.line(line).unwrap();
+        assert!(scenario.snapshot().same_as(&Snapshot::new(scenario.state())), "{line}");
+    }
 }

@@ -235,4 +235,50 @@ mod tests {
         assert!(!need.draw_from(&mut there));
         assert_eq!((need, there), (amounts(5, 3), amounts(-1, 0)));
     }
+
+    /// So many tasks with a core each on the one host.
+    fn tasks(count: u32) -> Vec<Placement> {
+        let of = |rank| Placement {
+            allocation: AllocationId(100 + u64::from(rank)),
+            rank,
+            node: NodeId(0),
+            devices: Vec::new(),
+            cpu_milli: 1000,
+            memory_bytes: 0,
+            extras: Extras::default(),
+            alternative: 0,
+        };
+        (0..count).map(of).collect()
+    }
+
+    /// What one more task waits for on a host that is full, and from which tasks 1, 2, … leave with a core each, if jobs with one task
+    /// each have been told before to wait for some of these.
+    fn waits_beside(leaving: u64, promised: &[&[u64]]) -> Vec<u64> {
+        let leaves = |id| Leaving {
+            grace_ms: 0,
+            id: AllocationId(id),
+            grows: false,
+            leaves: Amounts { cpu_milli: 1000, tasks: 1, ..Amounts::default() },
+        };
+        let host = Host { leaving: (1..=leaving).map(leaves).collect(), ..Host::default() };
+        let mut room = Room([(NodeId(0), host)].into_iter().collect());
+        let promise = |waits_for: &&[u64]| Promise {
+            job: crate::id::JobId::single(1),
+            placements: tasks(1),
+            port: 0,
+            waits_for: waits_for.iter().map(|id| AllocationId(*id)).collect(),
+            grows: false,
+        };
+        promised.iter().map(promise).for_each(|promise| room.take_again(&promise));
+        let mut waits_for = BTreeSet::new();
+        room.take(tasks(1).iter(), &mut waits_for, (false, false));
+        waits_for.into_iter().map(|id| id.0).collect()
+    }
+
+    #[test]
+    fn one_waits_for_what_no_other_counts_on_and_for_all_where_that_is_unclear() {
+        assert_eq!(waits_beside(3, &[&[1], &[1, 2]]), [3]);
+        // The first counts on task 2, but the books say task 1: so they have none for the third.
+        assert_eq!(waits_beside(4, &[&[1, 2], &[1, 3], &[1, 3]]), [1, 2, 3, 4]);
+    }
 }

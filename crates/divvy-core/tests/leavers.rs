@@ -148,13 +148,9 @@ submit x default 0
 submit y default 0
 plan
 end low/4
-plan
 end low/3
-plan
 end low/2
-plan
 end low/1
-plan
 end low/0
 plan",
         expect![[r#"

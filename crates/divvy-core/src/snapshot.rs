@@ -167,10 +167,7 @@ impl Snapshot {
             Event::PolicySet { .. } => *self = Self::new(state),
             Event::Prioritised { job, .. } => self.stand_anew(state, job.number),
             Event::QueuesSet { .. } if before.stands || has_stands(state) => *self = Self::new(state),
-            Event::QueuesSet { .. } => {
-                self.divide_anew(state);
-                self.waiting.rebuild(state, &self.shares);
-            }
+            Event::QueuesSet { .. } => self.divide_anew(state),
             Event::OthersHold { node, .. } => self.capacity.leave_to_others(state, *node),
             // Jobs that were alike may differ now.
             Event::Submitted(_) if before.heeded != state.heeded.len() => *self = Self::new(state),
